@@ -18,9 +18,9 @@ from mnemic.graphs.recall import RecallGraph, build_recall
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
-from mnemic.operations.run.graph import run_leased
+from mnemic.operations.run.graph import run_graph, run_leased
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.turn import RecallOptions, consolidate, form_later, form_pending, formation_name, observe, recall
+from mnemic.operations.turn import form_later, form_pending, formation_name, observe
 from mnemic.policy.categories import Categories
 from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
@@ -124,13 +124,13 @@ class Conversation(MemoryBase):
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: an argument cannot be used.
         """
-        options = RecallOptions(search=search, budget_tokens=budget_tokens)
-        return await recall(self.graphs.recall, identity, question, options)
+        given = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        return cast(RecallOutput, await run_graph(self.graphs.recall, given, identity))
 
     @check_arguments
     async def recall_text(self, identity: AnyIdentity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
-        return (await recall(self.graphs.recall, identity, question, RecallOptions()))["context"]
+        return (await self.recall(identity, question))["context"]
 
     @check_arguments
     async def observe(
@@ -196,7 +196,9 @@ class Conversation(MemoryBase):
         Args:
             force: also below the threshold, and without the wait after a failure.
         """
-        return await consolidate(self.resources, self.graphs.consolidation, identity, scope_key, force=force)
+        given, lease = {"scope_key": scope_key, "force": force}, Lease("consolidation", scope_key, uuid4())
+        result = await run_leased(self.resources, self.graphs.consolidation, given, identity, lease)
+        return cast(ConsolidationResult, result)
 
     @check_arguments
     async def refine(

@@ -124,11 +124,6 @@ class IncomingMessage(BaseModel):
             return "\n".join(text for text in texts if text)
         return self.content or ""
 
-    def fingerprint(self, speaker: str | None, words: str) -> str:
-        """What tells a message without an id from others: who spoke, when, and the words."""
-        spoken = [self.role, speaker, self.author, self.name, self.time and self.time.isoformat(), words]
-        return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
-
 
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     role = next(
@@ -146,7 +141,6 @@ def to_messages(
     items: Sequence[HostMessage],
     identity: Identity,
     *,
-    now: datetime,
     several_speakers: bool = False,
     refused: list[InvalidInputError] | None = None,
 ) -> list[Message]:
@@ -159,7 +153,6 @@ def to_messages(
     Args:
         items: what the host has.
         identity: the run's, whose user speaks.
-        now: for messages without a time.
         several_speakers: the host says that a message may name another speaker.
         refused: takes what is wrong with the items that cannot be used, which are left out; None: it is raised.
 
@@ -170,6 +163,7 @@ def to_messages(
     """
     require_list(items)
     session_of(identity)  # or refused as a whole
+    now = datetime.now(UTC)  # for messages without a time
     made: list[Message] = []
     known: Counter[str] = Counter()
     for place, item in enumerate(items, start=1):
@@ -271,8 +265,11 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
 
 
 def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
+    """What tells a message from others: its id, or who spoke, when, the words, and how often that was said before."""
     if incoming.id is not None:
         return f"id\x1f{incoming.id}"
-    fingerprint = incoming.fingerprint(speaker, content)
+    time = incoming.time and incoming.time.isoformat()
+    spoken = json.dumps([incoming.role, speaker, incoming.author, incoming.name, time, content])
+    fingerprint = hashlib.sha256(spoken.encode()).hexdigest()
     known[fingerprint] += 1
     return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

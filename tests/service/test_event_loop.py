@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -171,7 +170,7 @@ async def test_many_rows_leave_the_loop_to_others(
 
 async def test_work_on_the_loop_itself_is_seen() -> None:
     async def read() -> object:
-        return to_messages(talk(20_000), ANA, now=datetime.now(UTC))
+        return to_messages(talk(20_000), ANA)
 
     async with busy_callbacks() as measures:
         await asyncio.create_task(read())
