@@ -9,8 +9,8 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.models.embedders import Vector
+from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related
-from mnemic.operations.formation.drafts import ScopeResolver
 from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair

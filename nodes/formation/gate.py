@@ -1,6 +1,6 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from mnemic.state.formation import Account, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
-from mnemic.state.records import Message, ScopeSettings
+from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -153,13 +153,9 @@ async def _read(scoped: ScopedTransaction, run: _Run, *, failed: int = 0) -> Inb
     skip = max(0, beyond) if run.retry else 0
     box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.retry, skip=skip)
     messages = first_turn(box.messages) if run.by_turn else box.messages
-    return box._replace(messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
-
-
-def _fitting(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:
-    """The oldest messages that fit into one prompt, and one at least."""
-    spent = list(accumulate(count_tokens(message.content) for message in messages))
-    return tuple(message for place, message in enumerate(messages) if place == 0 or spent[place] <= budget)
+    spent = accumulate(count_tokens(message.content) for message in messages)
+    fitting = sum(tokens <= run.settings.formation_batch_tokens >> failed for tokens in spent)
+    return box._replace(messages=tuple(messages[: max(1, fitting)]))
 
 
 def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:

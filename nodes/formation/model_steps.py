@@ -11,9 +11,8 @@ from typing import NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.formation.builder import MemoryBuilder
+from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
-from mnemic.operations.formation.drafts import ScopeResolver, foreign_tokens
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_name, speakers
 from mnemic.operations.run.identity import identity_of

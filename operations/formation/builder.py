@@ -1,17 +1,27 @@
-"""Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure."""
+"""Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure.
+
+A model's word on a wide scope counts only through the gate of `policy.formation.sharing`.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 from uuid import UUID, uuid4
 
-from mnemic.operations.formation.drafts import ScopeResolver, refusal_summary
 from mnemic.operations.formation.selection import crowded_out
 from mnemic.operations.messages.transcript import own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.sharing import Draft
+from mnemic.policy.formation.sharing import (
+    Draft,
+    content_tokens,
+    gives_orders,
+    has_foreign_claims,
+    is_grounded,
+    may_share,
+)
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text
@@ -27,7 +37,7 @@ from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Scope, scope_key, split_scope_key
+from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory
 
@@ -40,6 +50,63 @@ _COPIED_WORDS: Final = 5
 #: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS: Final = 50
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user")
+
+
+def refusal_summary(refused: Counter[str]) -> str:
+    """`2 first_person, 1 too_long`."""
+    return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
+
+
+def foreign_tokens(batch: Iterable[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
+    batch = list(batch)
+    own = {message.id for message in own_words(batch)}
+    return content_tokens("\n".join(message.content for message in batch if message.id not in own))
+
+
+@dataclass(frozen=True)
+class ScopeResolver:
+    """The scope keys for what a batch brings."""
+
+    batch: Sequence[Message]
+    identity: Identity
+    #: The display name of the run's one group.
+    group: str | None
+    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
+    #: only what users said is shared, and not all that nobody else in the batch said.
+    has_read_more: bool = False
+
+    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+
+        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
+        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        """
+        wide = self._wide_key(draft.scope)
+        if wide is None or self._is_ordered or not may_share(draft, sources):
+            return fallback
+        contents = [message.content for message in sources]
+        known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if not is_grounded(draft.text, known):
+            return fallback
+        own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
+        is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
+        return fallback if is_foreign else wide
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
+
+    @cached_property
+    def _foreign(self) -> frozenset[str]:
+        return foreign_tokens(self.batch)
+
+    def _wide_key(self, scope: Scope) -> str | None:
+        if scope == "agent":
+            return scope_key("agent", self.identity.agent_id)
+        if scope == "group" and len(self.identity.group_ids) == 1:
+            return scope_key("group", self.identity.group_ids[0])
+        return None
 
 
 @dataclass

@@ -29,13 +29,8 @@ def speakers(messages: Iterable[Message]) -> list[str]:
 
 def brought_by(messages: Iterable[Message]) -> list[str]:
     """Who brought words of somebody else, in order of appearance."""
-    return list(
-        dict.fromkeys(
-            message.brought_by
-            for message in messages
-            if message.brought_by and message.user_id not in (None, message.brought_by)
-        )
-    )
+    others = (message.brought_by for message in messages if message.user_id not in (None, message.brought_by))
+    return [*dict.fromkeys(other for other in others if other)]
 
 
 def group_name(identity: Identity, names: dict[str, str]) -> str | None:
