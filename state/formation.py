@@ -50,10 +50,8 @@ class Closing:
     """A fact to be closed, with what replaces it."""
 
     old_id: UUID
-    #: As it was read; of a fact of the same batch, as it will be stored.
+    #: As it was read; 0 for a fact of the same batch.
     version: int
-    #: Stored before this run.
-    is_stored: bool
     new_id: UUID
     until: datetime
 

@@ -118,8 +118,9 @@ async def extract_reflections(
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
     run = _Extraction(resources, identity_of(runtime), state)
-    standing = await run.standing()
-    builder = await run.ask(EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, standing, state["facts"])
+    builder = await run.ask(
+        EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, with_standing=True, new_facts=state["facts"]
+    )
     drafted = [*builder.memories.values()]
     return {"reflections": drafted, **builder.update(state, drafted)}
 
@@ -129,7 +130,7 @@ async def extract_observations(
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
     run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, await run.standing())
+    builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, with_standing=True)
     kept = most_important([*builder.memories.values()], state["max_facts"])
     return {"reflections": kept, **builder.update(state, kept)}
 
@@ -141,16 +142,12 @@ class _Extraction(NamedTuple):
     identity: Identity
     state: FormationState
 
-    async def standing(self) -> Sequence[Standing]:
-        """What is in context."""
-        async with self.resources.database.scoped(self.identity) as scoped:
-            return (await memories.standing(scoped)).scopes
-
     async def ask(
         self,
         step: Step[ExtractionInput, Answer],
         add: Callable[[MemoryBuilder, Answer], None],
-        standing: Sequence[Standing] = (),
+        *,
+        with_standing: bool = False,
         new_facts: Sequence[NewMemory] = (),
     ) -> MemoryBuilder:
         """The memories that were made of the step's answer; a useless answer is repaired once.
@@ -158,13 +155,17 @@ class _Extraction(NamedTuple):
         Args:
             step: which.
             add: gives the answer's drafts to the builder.
-            standing: what is in context, and not to be said again.
+            with_standing: what is in context is shown, and not to be said again.
             new_facts: what this run has just decided on, likewise.
 
         Raises:
             ModelError: as `metered`.
         """
         resources, state = self.resources, self.state
+        standing: Sequence[Standing] = ()
+        if with_standing:
+            async with resources.database.scoped(self.identity) as scoped:
+                standing = (await memories.standing(scoped)).scopes
         step_input = self._input(standing, new_facts)
         resolver = ScopeResolver(state["batch"], self.identity, step_input.group)
         known: list[Memory | NewMemory] = [
@@ -189,7 +190,6 @@ class _Extraction(NamedTuple):
         """
         batch, names = self.state["batch"], self.state["names"]
         is_own = {*speakers(batch)} <= {self.identity.user_id}
-        places = [(part, *split_scope_key(part.scope_key)) for part in standing if is_own or part.scope != "user"]
         return ExtractionInput(
             lines=tuple(
                 Line(number, message.author, message.role, message.said_at, message.content)
@@ -201,7 +201,9 @@ class _Extraction(NamedTuple):
             limit=self.state["max_facts"],
             standing=tuple(
                 StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
-                for part, scope, owner in places
+                for part in standing
+                for scope, owner in [split_scope_key(part.scope_key)]
+                if is_own or scope != "user"
             ),
             new_facts=tuple(fact.content for fact in new_facts),
         )

@@ -49,7 +49,7 @@ MAX_SUBJECT_CHARS: Final = 100
 _COPIED_WORDS: Final = 5
 #: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS: Final = 50
-_WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user")
+_WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
 
 
 def refusal_summary(refused: Counter[str]) -> str:
@@ -82,8 +82,8 @@ class ScopeResolver:
         A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
         is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
         """
-        wide = self._wide_key(draft.scope)
-        if wide is None or self._is_ordered or not may_share(draft, sources):
+        owners = {"agent": (self.identity.agent_id,), "group": self.identity.group_ids}.get(draft.scope, ())
+        if len(owners) != 1 or self._is_ordered or not may_share(draft, sources):
             return fallback
         contents = [message.content for message in sources]
         known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
@@ -91,7 +91,7 @@ class ScopeResolver:
             return fallback
         own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
         is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
-        return fallback if is_foreign else wide
+        return fallback if is_foreign else scope_key(draft.scope, owners[0])
 
     @cached_property
     def _is_ordered(self) -> bool:
@@ -100,13 +100,6 @@ class ScopeResolver:
     @cached_property
     def _foreign(self) -> frozenset[str]:
         return foreign_tokens(self.batch)
-
-    def _wide_key(self, scope: Scope) -> str | None:
-        if scope == "agent":
-            return scope_key("agent", self.identity.agent_id)
-        if scope == "group" and len(self.identity.group_ids) == 1:
-            return scope_key("group", self.identity.group_ids[0])
-        return None
 
 
 @dataclass
@@ -141,14 +134,8 @@ class MemoryBuilder:
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
-        by_scope: dict[Scope, Sequence[ReflectionDraft]] = {
-            "agent": output.agent,
-            "group": output.group,
-            "user": output.user,
-            "session": output.session,
-        }
-        for scope, drafts in by_scope.items():
-            for draft in drafts:
+        for scope in _WIDEST_FIRST:
+            for draft in getattr(output, scope):
                 self._add_reflection(scope, draft)
         if output.episode.strip():
             self._add_episode(output.episode)

@@ -129,7 +129,7 @@ class Outcome:
 
     def closings(self) -> list[Closing]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        rows = [row for row in self.closing.values() if row.is_stored or row.old_id in self.facts]
+        rows = [row for row in self.closing.values() if row.version or row.old_id in self.facts]
         return [row for row in rows if row.new_id in self.facts]
 
     def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
@@ -153,11 +153,7 @@ class Outcome:
         self.facts[replacement.id] = replacement
         for old in named:
             self.closing[old.id] = Closing(
-                old_id=old.id,
-                version=max(old.version, 1),
-                is_stored=old.is_stored,
-                new_id=replacement.id,
-                until=replacement.valid_from,
+                old_id=old.id, version=old.version, new_id=replacement.id, until=replacement.valid_from
             )
 
 

@@ -124,6 +124,11 @@ class IncomingMessage(BaseModel):
             return "\n".join(text for text in texts if text)
         return self.content or ""
 
+    def fingerprint(self, speaker: str | None, words: str) -> str:
+        """What tells a message without an id from others: who spoke, when, and the words."""
+        spoken = [self.role, speaker, self.author, self.name, self.time and self.time.isoformat(), words]
+        return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
+
 
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     role = next(
@@ -265,11 +270,8 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
 
 
 def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
-    """What tells a message from others: its id, or who spoke, when, the words, and how often that was said before."""
     if incoming.id is not None:
         return f"id\x1f{incoming.id}"
-    time = incoming.time and incoming.time.isoformat()
-    spoken = json.dumps([incoming.role, speaker, incoming.author, incoming.name, time, content])
-    fingerprint = hashlib.sha256(spoken.encode()).hexdigest()
+    fingerprint = incoming.fingerprint(speaker, content)
     known[fingerprint] += 1
     return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

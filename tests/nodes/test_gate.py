@@ -218,10 +218,8 @@ def rated(*importances: int) -> list[NewMemory]:
 
 
 def closes(old: NewMemory | UUID, new: NewMemory) -> Closing:
-    stored = isinstance(old, UUID)
-    return Closing(
-        old_id=old if isinstance(old, UUID) else old.id, version=1, is_stored=stored, new_id=new.id, until=MORNING
-    )
+    old_id, version = (old, 1) if isinstance(old, UUID) else (old.id, 0)
+    return Closing(old_id=old_id, version=version, new_id=new.id, until=MORNING)
 
 
 def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
