@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.records import Message, NewMemory
+from mnemic.state.records import Message, NewMemory, Supersession
 
 
 class Inbox(NamedTuple):
@@ -45,15 +45,8 @@ class SimilarFact:
         return self.version > 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Closing:
-    """A fact to be closed, with what replaces it."""
-
-    old_id: UUID
-    #: As it was read; 0 for a fact of the same batch.
-    version: int
-    new_id: UUID
-    until: datetime
+#: A fact to be closed and what replaces it, and until when it held. The version of one of the same batch is 0.
+Closing = tuple[Supersession, datetime]
 
 
 @dataclass(frozen=True, kw_only=True)

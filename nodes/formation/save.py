@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 from uuid import UUID
 
@@ -84,13 +84,13 @@ async def _supersede(
     """
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
-    changes: list[tuple[Supersession, datetime]] = []
-    for row in closing:
-        old, successor = twins.get(row.old_id), twins.get(row.new_id)
-        old_id, version = (old.id, old.version) if old else (row.old_id, max(row.version, 1))
-        new_id = successor.id if successor else row.new_id
+    changes: list[Closing] = []
+    for (old_id, version, new_id), until in closing:
+        old, successor = twins.get(old_id), twins.get(new_id)
+        old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
+        new_id = successor.id if successor else new_id
         if (successor or new_id in stored) and old_id != new_id and not (old and old.protected):
-            changes.append((Supersession(old_id=old_id, old_version=version, new_id=new_id), row.until))
+            changes.append((Supersession(old_id, version, new_id), until))
     if changes:
         await memories.supersede(scoped, changes)
     again = [

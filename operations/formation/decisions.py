@@ -18,7 +18,7 @@ from mnemic.prompts.extraction import Decision
 from mnemic.state.formation import Closing, Repeat, SimilarFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
-from mnemic.state.records import NewMemory, Relation
+from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
 #: By the id of a new fact: those in its check band, so that a decision is needed.
@@ -129,8 +129,11 @@ class Outcome:
 
     def closings(self) -> list[Closing]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        rows = [row for row in self.closing.values() if row.version or row.old_id in self.facts]
-        return [row for row in rows if row.new_id in self.facts]
+        return [
+            (change, until)
+            for change, until in self.closing.values()
+            if change.new_id in self.facts and (change.old_version or change.old_id in self.facts)
+        ]
 
     def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
         """As many as the run may still delete."""
@@ -152,9 +155,7 @@ class Outcome:
             return
         self.facts[replacement.id] = replacement
         for old in named:
-            self.closing[old.id] = Closing(
-                old_id=old.id, version=old.version, new_id=replacement.id, until=replacement.valid_from
-            )
+            self.closing[old.id] = Supersession(old.id, old.version, replacement.id), replacement.valid_from
 
 
 def apply_decisions(

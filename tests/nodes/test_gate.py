@@ -15,7 +15,7 @@ from mnemic.operations.formation.selection import most_important, within_cap
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.formation import Closing
-from mnemic.state.records import NewMemory, ScopeSettings
+from mnemic.state.records import NewMemory, ScopeSettings, Supersession
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -219,7 +219,7 @@ def rated(*importances: int) -> list[NewMemory]:
 
 def closes(old: NewMemory | UUID, new: NewMemory) -> Closing:
     old_id, version = (old, 1) if isinstance(old, UUID) else (old.id, 0)
-    return Closing(old_id=old_id, version=version, new_id=new.id, until=MORNING)
+    return Supersession(old_id, version, new.id), MORNING
 
 
 def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
@@ -259,9 +259,9 @@ def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory
 
     assert len(kept) <= most
     assert [memory for memory in new if memory in kept] == kept
-    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
-    closed = {row.old_id for row in closing}
-    assert ids & closed <= {row.old_id for row in rows}
+    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row, _ in rows)
+    closed = {row.old_id for row, _ in closing}
+    assert ids & closed <= {row.old_id for row, _ in rows}
     if len(new) > most:
         dropped = [memory.importance for memory in new if memory.id not in ids | closed]
         assert min((memory.importance for memory in kept), default=9) >= max(dropped, default=0)
