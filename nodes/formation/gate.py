@@ -86,10 +86,8 @@ def _nothing_yet() -> FormationState:
         "facts": [],
         "vectors": {},
         "private": False,
-        "neighbours": {},
         "closing": [],
         "repeats": [],
-        "reflections": [],
         "account": Account(),
     }
 

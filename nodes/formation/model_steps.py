@@ -6,7 +6,7 @@ observations, in a single call in place of all of them.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from langgraph.runtime import Runtime
 
@@ -39,15 +39,14 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Memory, NewMemory, Standing
 from mnemic.storage import memories
 
-Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
+Answer = TypeVar("Answer", bound=ExtractFactsOutput | ExtractReflectionsOutput | ExtractObservationsOutput)
 
 
 async def extract_facts(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """One fast call; every text passes the validator, every owner comes from the messages it cites."""
     if not resources.settings.overridden(state["overrides"]).rag:
         return {"facts": []}
-    run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
+    builder = await _drafts(state, resources, runtime, EXTRACT_FACTS, MemoryBuilder.add_facts)
     kept = most_important([*builder.memories.values()], state["max_facts"])
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
@@ -117,9 +116,8 @@ async def extract_reflections(
     """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
-    run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(
-        EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, with_standing=True, new_facts=state["facts"]
+    builder = await _drafts(
+        state, resources, runtime, EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, with_standing=True
     )
     drafted = [*builder.memories.values()]
     return {"reflections": drafted, **builder.update(state, drafted)}
@@ -129,81 +127,76 @@ async def extract_observations(
     state: FormationState, resources: Resources, runtime: Runtime[Identity]
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
-    run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, with_standing=True)
+    builder = await _drafts(
+        state, resources, runtime, EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, with_standing=True
+    )
     kept = most_important([*builder.memories.values()], state["max_facts"])
     return {"reflections": kept, **builder.update(state, kept)}
 
 
-class _Extraction(NamedTuple):
-    """A step that drafts memories, in one run."""
+async def _drafts(
+    state: FormationState,
+    resources: Resources,
+    runtime: Runtime[Identity],
+    step: Step[ExtractionInput, Answer],
+    add: Callable[[MemoryBuilder, Answer], None],
+    *,
+    with_standing: bool = False,
+) -> MemoryBuilder:
+    """The memories that were made of a step's answer; a useless answer is repaired once.
 
-    resources: Resources
-    identity: Identity
-    state: FormationState
+    Args:
+        step: which.
+        add: gives the answer's drafts to the builder.
+        with_standing: what is in context is shown, and not to be said again, as the facts of this run are.
 
-    async def ask(
-        self,
-        step: Step[ExtractionInput, Answer],
-        add: Callable[[MemoryBuilder, Answer], None],
-        *,
-        with_standing: bool = False,
-        new_facts: Sequence[NewMemory] = (),
-    ) -> MemoryBuilder:
-        """The memories that were made of the step's answer; a useless answer is repaired once.
+    Raises:
+        ModelError: as `metered`.
+    """
+    identity = identity_of(runtime)
+    standing: Sequence[Standing] = ()
+    if with_standing:
+        async with resources.database.scoped(identity) as scoped:
+            standing = (await memories.standing(scoped)).scopes
+    step_input = _step_input(state, identity, resources.categories.formed, standing)
+    resolver = ScopeResolver(state["batch"], identity, step_input.group)
+    in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
-        Args:
-            step: which.
-            add: gives the answer's drafts to the builder.
-            with_standing: what is in context is shown, and not to be said again.
-            new_facts: what this run has just decided on, likewise.
+    def built(answer: Answer) -> MemoryBuilder:
+        known: list[Memory | NewMemory] = [*in_context, *state["facts"]]
+        nothing_else, private = answer.nothing_else, state["private"]
+        builder = MemoryBuilder(resolver, resources.categories, step.prompt, known, nothing_else, private)
+        add(builder, answer)
+        return builder
 
-        Raises:
-            ModelError: as `metered`.
-        """
-        resources, state = self.resources, self.state
-        standing: Sequence[Standing] = ()
-        if with_standing:
-            async with resources.database.scoped(self.identity) as scoped:
-                standing = (await memories.standing(scoped)).scopes
-        step_input = self._input(standing, new_facts)
-        resolver = ScopeResolver(state["batch"], self.identity, step_input.group)
-        known: list[Memory | NewMemory] = [
-            *(memory for part in standing for memory in [*part.texts, *part.facts]),
-            *new_facts,
-        ]
+    asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
+    return built((await metered(resources, identity, asking)).output)
 
-        def built(answer: Answer) -> MemoryBuilder:
-            nothing_else, private = answer.nothing_else, state["private"]
-            builder = MemoryBuilder(resolver, resources.categories, step.prompt, [*known], nothing_else, private)
-            add(builder, answer)
-            return builder
 
-        asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
-        return built((await metered(resources, self.identity, asking)).output)
+def _step_input(
+    state: FormationState, identity: Identity, categories: Sequence[str], standing: Sequence[Standing]
+) -> ExtractionInput:
+    """What a step is shown.
 
-    def _input(self, standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> ExtractionInput:
-        """What the step is shown.
-
-        Where others speak than the run's own user, nobody's own memory may colour what is written for them: that is not
-        shown, and not stored twice either.
-        """
-        batch, names = self.state["batch"], self.state["names"]
-        is_own = {*speakers(batch)} <= {self.identity.user_id}
-        return ExtractionInput(
-            lines=tuple(
-                Line(number, message.author, message.role, message.said_at, message.content)
-                for number, message in enumerate(batch, start=1)
-            ),
-            group=group_name(self.identity, names),
-            guidance=self.state["guidance"],
-            categories=self.resources.categories.formed,
-            limit=self.state["max_facts"],
-            standing=tuple(
-                StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
-                for part in standing
-                for scope, owner in [split_scope_key(part.scope_key)]
-                if is_own or scope != "user"
-            ),
-            new_facts=tuple(fact.content for fact in new_facts),
-        )
+    Where others speak than the run's own user, nobody's own memory may colour what is written for them: that is not
+    shown, and not stored twice either.
+    """
+    batch, names = state["batch"], state["names"]
+    is_own = {*speakers(batch)} <= {identity.user_id}
+    return ExtractionInput(
+        lines=tuple(
+            Line(number, message.author, message.role, message.said_at, message.content)
+            for number, message in enumerate(batch, start=1)
+        ),
+        group=group_name(identity, names),
+        guidance=state["guidance"],
+        categories=tuple(categories),
+        limit=state["max_facts"],
+        standing=tuple(
+            StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
+            for part in standing
+            for scope, owner in [split_scope_key(part.scope_key)]
+            if is_own or scope != "user"
+        ),
+        new_facts=tuple(fact.content for fact in state["facts"]),
+    )

@@ -4,7 +4,7 @@ A model's word on a wide scope counts only through the gate of `policy.formation
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -57,9 +57,8 @@ def refusal_summary(refused: Counter[str]) -> str:
     return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
 
 
-def foreign_tokens(batch: Iterable[Message]) -> frozenset[str]:
+def foreign_tokens(batch: Sequence[Message]) -> frozenset[str]:
     """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
-    batch = list(batch)
     own = {message.id for message in own_words(batch)}
     return content_tokens("\n".join(message.content for message in batch if message.id not in own))
 

@@ -5,7 +5,7 @@ Whatever cannot be trusted of a decision becomes ADD.
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import combinations, count
 from operator import mul
 from uuid import UUID
 
@@ -77,7 +77,7 @@ def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[Similar
 
 
 def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
-    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.is_stored) for old in known]
+    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.version > 0) for old in known]
 
 
 def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
@@ -92,7 +92,7 @@ def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tu
 def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[SimilarFact]:
     return [
         SimilarFact(
-            place=later,
+            place=place,
             id=fact.id,
             version=0,
             content=fact.content,
@@ -100,11 +100,10 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]
             protected=False,
             private=fact.private,
             importance=fact.importance,
-            similarity=sum(map(mul, vectors[earlier], vectors[later])),
+            similarity=sum(map(mul, vectors[earlier], vectors[place])),
         )
-        for later in range(len(facts))
-        for earlier, fact in enumerate(facts[:later])
-        if fact.scope_key == facts[later].scope_key
+        for (earlier, fact), (place, later) in combinations(enumerate(facts), 2)
+        if fact.scope_key == later.scope_key
     ]
 
 
@@ -215,9 +214,9 @@ def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], foreign: 
         return None
     private = fact.private or any(old.private for old in named)
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
-    if is_wide and (private or is_personal(checked, fact.category) or steers(checked)):
-        return None
-    if is_wide and has_foreign_claims(content_tokens(checked), content_tokens(known), foreign):
+    claimed, own = content_tokens(checked), content_tokens(known)
+    is_refused = private or is_personal(checked, fact.category) or steers(checked)
+    if is_wide and (is_refused or has_foreign_claims(claimed, own, foreign)):
         return None
     return replace(
         fact,

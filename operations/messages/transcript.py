@@ -1,7 +1,7 @@
 """A conversation as models are shown it, numbered for a step or whole for a chat model; and who speaks in it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -60,7 +60,12 @@ def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str
         if isinstance(message, ToolMessage):
             continue  # each stands behind its call
         conversation.append(_clean(message if place >= turn else _in_words(message)))
-        conversation += _answers_of(message, given, answers)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            call_id = str(call["id"])
+            unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
+            answer = given.get(call_id, unknown)
+            shown = {"content": answers.get(call_id, answer.content)}
+            conversation.append(answer.model_copy(update=shown))
     return conversation
 
 
@@ -104,13 +109,3 @@ def _clean_part(part: Any) -> Any:
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         return {**part, "text": whole_characters(part["text"])}
     return part
-
-
-def _answers_of(
-    message: AnyMessage, given: Mapping[str, ToolMessage], answers: Mapping[str, str]
-) -> Iterator[ToolMessage]:
-    for call in message.tool_calls if isinstance(message, AIMessage) else ():
-        call_id = str(call["id"])
-        unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
-        answer = given.get(call_id, unknown)
-        yield answer.model_copy(update={"content": answers[call_id]}) if call_id in answers else answer
