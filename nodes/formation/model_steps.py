@@ -62,15 +62,10 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     identity = identity_of(runtime)
     facts, settings = state["facts"], resources.settings
     vectors = await resources.embedder.embed([fact.search_text for fact in facts])
-    keys = [scope_key("user", user) for user in speakers(state["batch"])]
-    async with resources.database.scoped(identity, also=keys) as scoped:
-        stored = await memories.similar(
-            scoped,
-            [fact.scope_key for fact in facts],
-            vectors,
-            model=resources.embedder.name,
-            most=settings.neighbours,
-        )
+    own_keys = [scope_key("user", user) for user in speakers(state["batch"])]
+    keys, model = [fact.scope_key for fact in facts], resources.embedder.name
+    async with resources.database.scoped(identity, also=own_keys) as scoped:
+        stored = await memories.similar(scoped, keys, vectors, model=model, most=settings.neighbours)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
     return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
 
@@ -78,20 +73,11 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
     facts, neighbours = state["facts"], state["neighbours"]
-    question = DecideInput(
-        facts=tuple(
-            ShownFact(
-                number=number,
-                content=fact.content,
-                dated=fact.valid_from,
-                known=tuple(
-                    ShownFact(number=place, content=old.content, dated=old.dated) for place, old in known.items()
-                ),
-            )
-            for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
-        )
-    )
-    deciding = run_step(DECIDE, question, resources.models)
+    shown = []
+    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
+        near = tuple(ShownFact(place, old.content, old.dated) for place, old in known.items())
+        shown.append(ShownFact(number, fact.content, fact.valid_from, near))
+    deciding = run_step(DECIDE, DecideInput(tuple(shown)), resources.models)
     output = (await metered(resources, identity_of(runtime), deciding)).output
     outcome = apply_decisions(
         facts,

@@ -242,7 +242,9 @@ class MemoryBuilder:
             unfounded: why it may not rest on them.
         """
         ids = {message.id for message in sources}
-        problem = unfounded or verdict.problem or self._copied(verdict.text or "")
+        words, instructions = folded_words(verdict.text or ""), " ".join(folded_words(self.prompt.system))
+        is_copied = len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} "
+        problem = unfounded or verdict.problem or ("copied" if is_copied else None)
         if problem or verdict.text is None:
             self.checks["refused"] += 1
             self.refused[problem or "empty"] += 1
@@ -251,11 +253,6 @@ class MemoryBuilder:
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
         self._cited |= ids
         return verdict.text
-
-    def _copied(self, text: str) -> str | None:
-        words = folded_words(text)
-        instructions = " ".join(folded_words(self.prompt.system))
-        return "copied" if len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} " else None
 
     def _own_key(self, user: str | None) -> str:
         """The user's, or the session's."""

@@ -70,10 +70,7 @@ def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> l
     """The memories without relations from or to what the run closes, for that is known by its successor."""
     closed = {change.old_id for change, _ in closing}
     return [
-        replace(
-            memory,
-            relations=tuple(row for row in memory.relations if memory.id not in closed and row.to_id not in closed),
-        )
+        replace(memory, relations=tuple(row for row in memory.relations if closed.isdisjoint([memory.id, row.to_id])))
         for memory in new
     ]
 
