@@ -57,8 +57,9 @@ async def read_context(state: RecallState, resources: Resources, runtime: Runtim
 async def decide(state: RecallState) -> RecallState:
     """Whether this turn needs a search, by the words of its question and without a model."""
     question = clean_question(state.get("question", ""))
-    is_wanted = question and state["search"] != "never"
-    reason = search_reason(question, state["standing"], always=state["search"] == "always") if is_wanted else None
+    if state["search"] == "never" or not question:
+        return {"question": question, "searched": None}
+    reason = search_reason(question, state["standing"], always=state["search"] == "always")
     return {"question": question, "searched": reason}
 
 

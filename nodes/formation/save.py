@@ -89,7 +89,8 @@ async def _supersede(
         old, successor = twins.get(old_id), twins.get(new_id)
         old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
         new_id = successor.id if successor else new_id
-        if (successor or new_id in stored) and old_id != new_id and not (old and old.protected):
+        is_stored = successor is not None or new_id in stored
+        if is_stored and old_id != new_id and not (old and old.protected):
             changes.append((Supersession(old_id, version, new_id), until))
     if changes:
         await memories.supersede(scoped, changes)
