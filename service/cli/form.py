@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from mnemic.operations.formation.drafts import refusal_summary
+from mnemic.operations.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import drafts as placing
+from mnemic.operations.formation import builder as placing
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.shape import display_name

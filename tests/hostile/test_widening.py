@@ -7,8 +7,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from mnemic.operations.formation import builder as placing
 from mnemic.operations.formation import decisions as applying
-from mnemic.operations.formation import drafts as placing
 from mnemic.service.memory import Mnemic
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import mostly_thorough
