@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -19,7 +20,6 @@ from mnemic.policy.text.shape import clip_text, display_name
 from mnemic.service.cli.form import FormedSession, form_session, summary
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.cli.options import AsJson
-from mnemic.service.cli.recall import list_memories
 from mnemic.service.cli.terminal import (
     command_line,
     day,
@@ -39,7 +39,8 @@ from mnemic.state.records import Memory
 
 #: Who shares a conversation with several people in it.
 TEAM = "harbor"
-#: A message may have 32,000 characters; the demo shows how it begins.
+#: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
+_TEXT_CHARS = 420
 _LINE_CHARS = 180
 #: Results, contradictions and facts that are shown; of more there is the number.
 _RESULTS = 3
@@ -187,7 +188,10 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
     facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
     texts = [item for item in found.memories if item.kind == "consolidation" and item.state == "active"]
     # spread over the whole time and not the first ones alone
-    yield from list_memories([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]])
+    known = sorted([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]], key=lambda item: item.scope_key)
+    for scope_key, items in groupby(known, key=lambda item: item.scope_key):
+        yield plain(scope_key, "bold")
+        yield from table((day(item.valid_from), item.kind, _clipped(item.content, _TEXT_CHARS)) for item in items)
     yield from _describe_changes(found.memories)
     if found.answers:
         yield from _heading("Questions asked later, and what a search brings into the prompt")
@@ -221,7 +225,11 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(name, plain(answer.question.question), tokens)
     rows = []
     for item in answer.memories[:_RESULTS]:
-        content = clip_text(" ".join(item["content"].split()), _LINE_CHARS)
+        content = _clipped(item["content"], _LINE_CHARS)
         said = f"{display_name(item['subject'])} said: “{content}”" if item["kind"] == "message" else content
         rows.append((day(datetime.fromisoformat(item["dated"])), said))
     yield from table(rows) or ["nothing found"]
+
+
+def _clipped(text: str, most: int) -> str:
+    return clip_text(" ".join(text.split()), most)
