@@ -123,7 +123,7 @@ async def standing(
     overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
     found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in scoped.scope_keys}
     for memory in (Memory(**row) for row in rows if row["id"]):
-        found[memory.scope_key][memory.kind].append(memory)
+        found.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
     scopes = [
         Standing(
             scope_key=key,

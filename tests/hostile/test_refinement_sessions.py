@@ -183,7 +183,7 @@ class World:
         if any(result[what] for what in CHANGES):
             assert (await undoing).op_id, "nothing was undone"
         else:
-            with pytest.raises(UnknownOperationError, match="changed nothing"):
+            with pytest.raises(UnknownOperationError, match="changed none"):
                 await undoing
 
 
