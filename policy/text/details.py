@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.policy.text.words import QUOTED, bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -52,11 +52,6 @@ _NUMBER_WORD = pattern(
 )
 
 
-def written_date(day: int, month: int, year: int | None) -> str:
-    """The one form of a date, in English whatever the locale."""
-    return " ".join(filter(None, (str(day), MONTHS[month - 1], str(year) if year else "")))
-
-
 #: The fuller forms come first.
 _FORMS = tuple(
     pattern(expression, re.IGNORECASE)
@@ -92,7 +87,8 @@ def _date(match: re.Match[str]) -> str | None:
         return f"{MONTHS[month - 1]} {year}"
     for first, second in ((int(part["day"]), month), (month, int(part["day"]))):
         if 1 <= first <= 31 and 1 <= second <= 12:
-            return written_date(first, second, int(f"20{year}" if len(year) == 2 else year) if year else None)
+            full_year = int(f"20{year}" if len(year) == 2 else year) if year else 0
+            return f"{first} {MONTHS[second - 1]} {full_year or ''}".rstrip()
     return None
 
 
@@ -182,18 +178,13 @@ def details(text: str) -> Details:
     )
 
 
-def proper_nouns(text: str) -> list[Word]:
-    """Capitalised words that their place in the sentence does not explain."""
-    return [word for word in words(text) if not word.initial and _may_be_name(word.text)]
-
-
 def _names(text: str) -> list[str]:
     found = words(text)
     inside = {bare(word.text) for word in found if not word.initial}
     names: dict[str, str] = {}
     for word, following in zip_longest(found, found[1:]):
         name = bare(word.text)
-        if not _may_be_name(name) or any(char.isdigit() for char in name):
+        if not may_be_name(name) or any(char.isdigit() for char in name):
             continue
         verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
         acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
@@ -202,7 +193,7 @@ def _names(text: str) -> list[str]:
     return list(names.values())
 
 
-def _may_be_name(word: str) -> bool:
+def may_be_name(word: str) -> bool:
     """A word with a capital, but not `I`, a date word, or a common word that is merely shouted."""
     folded = word.casefold()
     if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
@@ -211,12 +202,8 @@ def _may_be_name(word: str) -> bool:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for match in QUOTED.finditer(text):
-        folded = " ".join(match.group()[1:-1].casefold().split()).strip(".,;:!?…")
-        if folded:
-            found[folded] = None
-    return tuple(found)
+    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
+    return tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded))))
 
 
 def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:

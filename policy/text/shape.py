@@ -10,9 +10,9 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
 
-from mnemic.policy.text.details import written_date
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.kinds import long_date
 
 Item = TypeVar("Item")
 
@@ -65,7 +65,7 @@ def clean_text(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text.strip()
-    flat = _lower_stacks(_UNWANTED().sub("", _LINE_END.sub("\n", text)))
+    flat = _lower_stacks(visible(text))
     # again afterwards: some marks become two
     return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
 
@@ -179,8 +179,7 @@ def search_text(dated: datetime, subject: str, content: str) -> str:
 
     The subject stands in front even where the content begins with it; that measures better.
     """
-    prefix = f"[{written_date(dated.day, dated.month, dated.year)}]"
-    return f"{prefix} {subject}: {content}" if subject else f"{prefix} {content}"
+    return f"[{long_date(dated)}] {subject}: {content}" if subject else f"[{long_date(dated)}] {content}"
 
 
 def pieces(text: str) -> list[str]:
