@@ -18,7 +18,6 @@ from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
     TOO_LONG,
     WRITE_CONSOLIDATION,
-    DatedText,
     WriteConsolidationInput,
     lacking,
 )
@@ -83,14 +82,14 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
         return None
     settings, (scope, owner) = settings.overridden(part.overrides), split_scope_key(key)
     reflections = [memory for memory in standing.reflections if not memory.protected]
-    if len(reflections) < (1 if forced else own.threshold or settings.threshold(scope)):
+    if len(reflections) < (1 if forced else own.threshold or settings.of_scope(scope, "threshold")):
         return None
     return {
         "problem": None,
         "owner": own.name or display_name(owner),
         "current": standing.consolidation,
         "reflections": reflections,
-        "word_limit": own.word_limit or settings.word_limit(scope),
+        "word_limit": own.word_limit or settings.of_scope(scope, "word_limit"),
         "guidance": own.consolidation_guidance or "",
     }
 
@@ -110,7 +109,7 @@ async def write_consolidation(
         scope=split_scope_key(state["scope_key"])[0],
         owner=state["owner"],
         current=current,
-        reflections=tuple(DatedText(dated=memory.valid_from, content=memory.content) for memory in reflections),
+        reflections=reflections,
         word_limit=word_limit,
         guidance=state["guidance"],
     )
