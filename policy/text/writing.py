@@ -1,5 +1,6 @@
 """How a memory must be written: complete, short, neutral, in the third person, and no loop of a language model."""
 
+import math
 import re
 from collections import Counter
 from typing import Literal, NamedTuple
@@ -22,9 +23,9 @@ Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_st
 
 
 class _Limits(NamedTuple):
-    words: int | None = None
-    chars: int | None = None
-    sentences: int | None = None
+    words: float = math.inf
+    chars: float = math.inf
+    sentences: float = math.inf
 
 
 #: Sentences about somebody. The other kinds are whole texts or steps in their own voice: only their length is checked.
@@ -120,11 +121,8 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
 
 
 def _fits(text: str, limits: _Limits) -> bool:
-    return (
-        (limits.words is None or len(text.split()) <= limits.words)
-        and (limits.chars is None or len(text) <= limits.chars)
-        and (limits.sentences is None or len(sentence_ends(text)) <= limits.sentences)
-    )
+    is_short = len(text) <= limits.chars and len(text.split()) <= limits.words
+    return is_short and len(sentence_ends(text)) <= limits.sentences
 
 
 def is_degenerate(text: str) -> bool:
