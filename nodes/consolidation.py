@@ -16,10 +16,11 @@ from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, s
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
+    LACKING,
+    MOST_DETAILS,
     TOO_LONG,
     WRITE_CONSOLIDATION,
     WriteConsolidationInput,
-    lacking,
 )
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
@@ -144,7 +145,7 @@ def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
         too_long = TOO_LONG.format(words=len(draft.split()), word_limit=word_limit)
         return too_long if refusal == "too_long" else EMPTY_OR_REPEATING
     if kept_share(sources, draft) < WANTED_SHARE:
-        return lacking(missing_details(sources, draft))
+        return LACKING.format(details=", ".join(missing_details(sources, draft)[:MOST_DETAILS]))
     return None
 
 

@@ -55,17 +55,17 @@ class _Summary(BaseModel):
     summary: Annotated[str, Field(max_length=500)]
 
 
+_ARGUMENTS: Final[dict[str, type[BaseModel]]] = {
+    "search_memories": _Search,
+    "consolidate_memories": _Merge,
+    "update_memory": _Update,
+    "delete_memory": _Memory,
+    "protect_memory": _Memory,
+    COMPLETING: _Summary,
+}
 #: What each tool is for, and what it takes, by its name.
 TOOLS: Final[dict[str, tuple[str, type[BaseModel]]]] = {
-    name: (DESCRIPTIONS[name], described(name, arguments))
-    for name, arguments in (
-        ("search_memories", _Search),
-        ("consolidate_memories", _Merge),
-        ("update_memory", _Update),
-        ("delete_memory", _Memory),
-        ("protect_memory", _Memory),
-        (COMPLETING, _Summary),
-    )
+    name: (DESCRIPTIONS[name], described(name, arguments)) for name, arguments in _ARGUMENTS.items()
 }
 
 

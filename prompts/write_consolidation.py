@@ -10,6 +10,7 @@ from mnemic.state.records import Memory
 
 #: What is told of a draft that was not accepted.
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
+LACKING: Final = "It lacks these details, as far as they still hold: {details}."
 TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed."
 #: Details named to the model; more of them would drown the rest.
 MOST_DETAILS: Final = 40
@@ -53,8 +54,3 @@ class WriteConsolidationOutput(StepOutput):
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
     load_prompt("write_consolidation"), WriteConsolidationOutput, "slow"
 )
-
-
-def lacking(details: Sequence[str]) -> str:
-    """A draft that lost details."""
-    return f"It lacks these details, as far as they still hold: {', '.join(details[:MOST_DETAILS])}."

@@ -31,7 +31,6 @@ from mnemic.prompts.extraction import (
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
     ShownFact,
-    StandingText,
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
@@ -179,7 +178,7 @@ def _step_input(
         categories=tuple(categories),
         limit=state["max_facts"],
         standing=tuple(
-            StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
+            (names.get(part.scope_key) or display_name(owner), part)
             for part in standing
             for scope, owner in [split_scope_key(part.scope_key)]
             if is_own or scope != "user"

@@ -169,11 +169,12 @@ class Details(NamedTuple):
 def details(text: str) -> Details:
     """The details of a text."""
     dates, rest = find_dates(text)
+    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
     return Details(
         names=tuple(_names(rest)),
         numbers=find_numbers(rest),
         dates=dates,
-        quoted=_quoted(text),
+        quoted=tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded)))),
         negated=_NEGATION().search(text) is not None,
     )
 
@@ -199,11 +200,6 @@ def may_be_name(word: str) -> bool:
     if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
         return False
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
-
-
-def _quoted(text: str) -> tuple[str, ...]:
-    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
-    return tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded))))
 
 
 def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:

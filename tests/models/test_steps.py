@@ -22,7 +22,6 @@ from mnemic.prompts.extraction import (
     Decision,
     ExtractionInput,
     ShownFact,
-    StandingText,
 )
 from mnemic.prompts.loader import Step, StepInput, StepOutput
 from mnemic.prompts.write_consolidation import (
@@ -32,6 +31,7 @@ from mnemic.prompts.write_consolidation import (
 )
 from mnemic.state.errors import ModelError
 from mnemic.state.kinds import Usage
+from mnemic.state.records import Standing
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import fact, facts, observations, reflections
@@ -46,7 +46,7 @@ EXTRACTION = ExtractionInput(
     guidance=HOSTILE,
     categories=load_categories().formed,
     limit=7,
-    standing=(StandingText(scope="user", name=HOSTILE, text=HOSTILE),),
+    standing=((HOSTILE, Standing(scope_key="user:mara", core=(remembered(HOSTILE),))),),
     new_facts=(HOSTILE,),
 )
 
