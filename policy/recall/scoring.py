@@ -208,14 +208,11 @@ def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
-    """A third of the sum of each session's three best."""
+    """The sum of each session's three best."""
     owns: defaultdict[str | None, list[float]] = defaultdict(list)
     for entry in messages:
         owns[entry.item.session_id].append(entry.own)
-    return {
-        session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) / _BEST_OF_SESSION
-        for session, values in owns.items()
-    }
+    return {session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) for session, values in owns.items()}
 
 
 # -- what is returned

@@ -147,7 +147,7 @@ _NEGATION = pattern(
     r"|cancel(?:s|led|ed|ling)?)\b",
     re.IGNORECASE,
 )
-_SUBJECT_I = frozenset({"i", "i'm", "i've", "i'd", "i'll", "i’m", "i’ve", "i’d", "i’ll"})
+SUBJECT_I = word_set("i i'm i've i'd i'll")
 #: First names that are also function words: a name where a verb of the third person follows.
 _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
@@ -197,7 +197,7 @@ def _names(text: str) -> list[str]:
 def may_be_name(word: str) -> bool:
     """A word with a capital, but not `I`, a date word, or a common word that is merely shouted."""
     folded = word.casefold()
-    if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
+    if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
         return False
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
 
