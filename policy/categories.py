@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
@@ -45,6 +45,11 @@ class Allowlist(_Part):
     #: Whether it gets the consolidations, reflections and core memories too.
     standing: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_list_will_do(cls, given: Any) -> Any:
+        return {"categories": given} if isinstance(given, list) else given
+
 
 class _Categories(_Part):
     system: tuple[Category, ...] = ()
@@ -54,13 +59,6 @@ class _Categories(_Part):
 class _File(_Part):
     categories: _Categories
     allowlists: dict[HostId, Allowlist]
-
-    @field_validator("allowlists", mode="before")
-    @classmethod
-    def _a_list_will_do(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {role: {"categories": own} if isinstance(own, list) else own for role, own in given.items()}
 
 
 class Categories(NamedTuple):

@@ -92,8 +92,7 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
         InvalidInputError: it is something else.
     """
     try:
-        adapter: TypeAdapter[Value] = _adapter(kind)
-        return adapter.validate_python(value, strict=strict)
+        return cast("Value", _adapter(kind).validate_python(value, strict=strict))
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
 

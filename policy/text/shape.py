@@ -123,8 +123,6 @@ def clip_text(text: str, max_chars: int) -> str:
     """The text itself when it fits, else its beginning, ended by an ellipsis, at a word end where one is near."""
     if len(text) <= max_chars:
         return text
-    if max_chars < 1:
-        return ""
     head = text[: max_chars - 1]
     space = head.rfind(" ")
     # a word end in the last fifth costs little; farther back, cutting the word loses less
@@ -134,7 +132,7 @@ def clip_text(text: str, max_chars: int) -> str:
 
 
 def strip_recalled(text: str) -> str:
-    """The text without what a recall put into it, so that a memory is never formed again from itself.
+    """The text without outer white space and what a recall put into it: a memory is never formed again from itself.
 
     Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
     """
@@ -149,8 +147,6 @@ def strip_recalled(text: str) -> str:
         elif not tag.group().endswith("/>"):
             depth += 1
         position = tag.end()
-    if not position:
-        return text
     if depth == 0:
         kept.append(text[position:])
     # a blank in the gap, so that what stood around a block cannot become a tag itself
