@@ -116,9 +116,8 @@ def failure_kind(error: Exception) -> str:
     by_name = "timeout" if "Timeout" in name else "no connection" if "Connect" in name else name
     by_status = "server error" if status and status >= 500 else "request refused"
     kind = next(fitting, by_status if status else by_name)
-    details = [f"HTTP {status}"] if status else []
-    details += [code] if code else []
-    return f"{kind} ({', '.join(details)})" if details else kind
+    details = ", ".join(filter(None, (f"HTTP {status}" if status else None, code)))
+    return f"{kind} ({details})" if details else kind
 
 
 def refuses_request(error: Exception) -> bool:

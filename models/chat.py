@@ -59,7 +59,7 @@ class ChatModels:
             return None
         with self._making:
             if (tier, name, shown) not in self._made:
-                self._made[tier, name, shown] = self._make(tier, shown)
+                self._made[tier, name, shown] = self._make(tier, name, shown)
             return self._made[tier, name, shown]
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> "tuple[BaseChatModel | None, Usage]":
@@ -72,11 +72,11 @@ class ChatModels:
         names = dict.fromkeys([self.settings.model_for("fast"), self.settings.model_for("slow")])
         return " / ".join(OFFLINE_LABEL if name == OFFLINE else name for name in names)
 
-    def _make(self, tier: Tier, shown: bool) -> "BaseChatModel":
+    def _make(self, tier: Tier, name: str, shown: bool) -> "BaseChatModel":
         # Here and not above: a second of imports that offline use never pays.
         from langchain.chat_models import init_chat_model
 
-        name, setting = self.settings.model_for(tier), f"MNEMIC_{tier.upper()}_MODEL"
+        setting = f"MNEMIC_{tier.upper()}_MODEL"
         arguments: dict[str, Any] = {"timeout": self.settings.model_timeout_seconds, "max_retries": MAX_RETRIES}
         if name.startswith("openai:"):
             arguments |= openai_endpoint(self.settings, setting)

@@ -15,7 +15,7 @@ from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import ChatModels, offline
 from mnemic.prompts.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step
-from mnemic.prompts.repair import BROKEN, EMPTY, UNREASONABLE, Flaw, broke_schema, repair
+from mnemic.prompts.repair import BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, Flaw
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def run_step(
         if repairs:
             problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
             raise ModelOutputError(problem, spent=spent)
-        messages, repairs = [*messages, HumanMessage(repair(result))], 1
+        messages, repairs = [*messages, HumanMessage(REPAIR.format(advice=result.advice))], 1
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
@@ -109,4 +109,4 @@ def _read(answer: AIMessage, output: type[Record], check: Callable[[Record], Fla
         # the name of a field that the schema has not is the answer's own and stays out
         place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
         named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
-    return broke_schema(named)
+    return Flaw("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named)))

@@ -137,15 +137,20 @@ def _calls(
     Args:
         answer: a model's.
         flaw: what kept it from answering in full.
-        taken: the numbers of earlier calls; those of these are added.
+        taken: the numbers of earlier calls of the batch, which none of these may have; those of these are added.
         broken: the numbers of calls whose arguments broke off.
     """
     if flaw in (REFUSED, FILTERED):
-        return iter(())
+        return
     unreadable = broken if flaw is None else {call["id"] for call in answer.tool_calls}
     calls = [_call(call, call["args"] if call["id"] not in unreadable else None) for call in answer.tool_calls]
     calls += [_call(call, None) for call in answer.invalid_tool_calls]
-    return _numbered(calls[:MAX_CALLS], taken)
+    for call in calls[:MAX_CALLS]:
+        free = (f"call_{number}" for number in count(1))
+        fits = _ID.fullmatch(call.id) and call.id not in taken
+        call_id = call.id if fits else next(number for number in free if number not in taken)
+        taken.add(call_id)
+        yield call._replace(id=call_id)
 
 
 def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
@@ -157,16 +162,6 @@ def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) ->
     except (TypeError, ValueError, RecursionError):  # a TypeError: what a provider's package makes of its own types
         read = None
     return ToolCall(id=made["id"] or "", name=name, arguments=read)
-
-
-def _numbered(calls: Iterable[ToolCall], taken: set[str]) -> Iterator[ToolCall]:
-    """The calls, each with a number that no other call of the batch has."""
-    for call in calls:
-        free = (f"call_{number}" for number in count(1))
-        fits = _ID.fullmatch(call.id) and call.id not in taken
-        call_id = call.id if fits else next(number for number in free if number not in taken)
-        taken.add(call_id)
-        yield call._replace(id=call_id)
 
 
 def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:

@@ -16,11 +16,11 @@ from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, s
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
+    LACKING,
+    MOST_DETAILS,
     TOO_LONG,
     WRITE_CONSOLIDATION,
-    DatedText,
     WriteConsolidationInput,
-    lacking,
 )
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
@@ -83,14 +83,14 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
         return None
     settings, (scope, owner) = settings.overridden(part.overrides), split_scope_key(key)
     reflections = [memory for memory in standing.reflections if not memory.protected]
-    if len(reflections) < (1 if forced else own.threshold or settings.threshold(scope)):
+    if len(reflections) < (1 if forced else own.threshold or settings.of_scope(scope, "threshold")):
         return None
     return {
         "problem": None,
         "owner": own.name or display_name(owner),
         "current": standing.consolidation,
         "reflections": reflections,
-        "word_limit": own.word_limit or settings.word_limit(scope),
+        "word_limit": own.word_limit or settings.of_scope(scope, "word_limit"),
         "guidance": own.consolidation_guidance or "",
     }
 
@@ -110,7 +110,7 @@ async def write_consolidation(
         scope=split_scope_key(state["scope_key"])[0],
         owner=state["owner"],
         current=current,
-        reflections=tuple(DatedText(dated=memory.valid_from, content=memory.content) for memory in reflections),
+        reflections=reflections,
         word_limit=word_limit,
         guidance=state["guidance"],
     )
@@ -145,7 +145,7 @@ def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
         too_long = TOO_LONG.format(words=len(draft.split()), word_limit=word_limit)
         return too_long if refusal == "too_long" else EMPTY_OR_REPEATING
     if kept_share(sources, draft) < WANTED_SHARE:
-        return lacking(missing_details(sources, draft))
+        return LACKING.format(details=", ".join(missing_details(sources, draft)[:MOST_DETAILS]))
     return None
 
 

@@ -11,7 +11,7 @@ from mnemic.policy.categories import Allowlist
 from mnemic.policy.recall.delta import bullets
 from mnemic.policy.recall.scoring import SearchSetup, branch_weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
-from mnemic.prompts.memory_context import bullet_line, memory_line
+from mnemic.prompts.memory_context import dated_text, memory_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
@@ -123,10 +123,10 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
 
 
 def result_line(found: Found, request: MemoryQuery) -> str:
-    """One result as this request's answer shows it: the tokens of these lines are what a budget bounds."""
+    """`[tasks] [2 March 2026] Ana ships the catalogue in May.`: the tokens of these lines are what a budget bounds."""
     if request.returns == "bullets" and found.kind == "message":
         found = replace(found, content=clip_text(found.content, MESSAGE_CHARS))
-    return bullet_line(found)
+    return f"[{found.category}] {dated_text(found)}"
 
 
 async def list_memories(

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
@@ -45,6 +45,11 @@ class Allowlist(_Part):
     #: Whether it gets the consolidations, reflections and core memories too.
     standing: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_list_will_do(cls, given: Any) -> Any:
+        return {"categories": given} if isinstance(given, list) else given
+
 
 class _Categories(_Part):
     system: tuple[Category, ...] = ()
@@ -54,13 +59,6 @@ class _Categories(_Part):
 class _File(_Part):
     categories: _Categories
     allowlists: dict[HostId, Allowlist]
-
-    @field_validator("allowlists", mode="before")
-    @classmethod
-    def _a_list_will_do(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {role: {"categories": own} if isinstance(own, list) else own for role, own in given.items()}
 
 
 class Categories(NamedTuple):
@@ -131,11 +129,31 @@ class Categories(NamedTuple):
 def load_categories(path: Path | None = None) -> Categories:
     """The packaged categories and allowlists; with a file, its categories laid over them, and its own allowlists.
 
+    What a file leaves unsaid of a packaged category or role stays as packaged; roles it does not name have none.
+
     Raises:
         ConfigurationError: the file cannot be read, or does not have the form of `policy/categories.yaml`.
     """
     packaged = _read(resources.files("mnemic.policy").joinpath("categories.yaml"))
-    return _in_force(packaged, packaged if path is None else _read(path))
+    file = packaged if path is None else _read(path)
+    given = (*file.categories.system, *file.categories.custom)
+    named = [category.name for category in given]
+    if twice := {name for name in named if named.count(name) > 1}:
+        raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
+    every = {category.name: category for category in packaged.categories.system}
+    for category in given:
+        changed = category.model_dump(exclude_unset=True)
+        every[category.name] = every.get(category.name, category).model_copy(update=changed)
+    if not every[DEFAULT_CATEGORY].formed:
+        raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
+    allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}
+    for role, own in file.allowlists.items():
+        if unknown := set(own.categories) - set(every):
+            raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
+        given_as = packaged.allowlists.get(role, own) if "standing" not in own.model_fields_set else own
+        names = tuple(dict.fromkeys(own.categories))
+        allowlists[role] = Allowlist(categories=names, standing=given_as.standing)
+    return Categories(MappingProxyType(every), MappingProxyType(allowlists))
 
 
 def _read(path: Traversable) -> _File:
@@ -157,28 +175,6 @@ def _read(path: Traversable) -> _File:
         raise _misfit("it is no UTF-8") from None
     except ValueError as error:
         raise _misfit(str(error)) from None
-
-
-def _in_force(packaged: _File, file: _File) -> Categories:
-    """What a file leaves unsaid of a packaged category or role stays as packaged; roles it does not name have none."""
-    given = (*file.categories.system, *file.categories.custom)
-    named = [category.name for category in given]
-    if twice := {name for name in named if named.count(name) > 1}:
-        raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
-    every = {category.name: category for category in packaged.categories.system}
-    for category in given:
-        changed = category.model_dump(exclude_unset=True)
-        every[category.name] = every.get(category.name, category).model_copy(update=changed)
-    if not every[DEFAULT_CATEGORY].formed:
-        raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
-    allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}
-    for role, own in file.allowlists.items():
-        if unknown := set(own.categories) - set(every):
-            raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
-        given_as = packaged.allowlists.get(role, own) if "standing" not in own.model_fields_set else own
-        names = tuple(dict.fromkeys(own.categories))
-        allowlists[role] = Allowlist(categories=names, standing=given_as.standing)
-    return Categories(MappingProxyType(every), MappingProxyType(allowlists))
 
 
 def _misfit(problem: str) -> ConfigurationError:

@@ -9,15 +9,7 @@ from pydantic import BaseModel, Field
 
 from mnemic.prompts.conversation import Line, as_data, render_lines, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
-from mnemic.state.identity import Scope
-
-
-class StandingText(NamedTuple):
-    """What one scope already holds in context."""
-
-    scope: Scope
-    name: str
-    text: str
+from mnemic.state.records import Standing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +25,16 @@ class ExtractionInput:
     categories: tuple[str, ...]
     #: The most facts or observations.
     limit: int
-    #: What reflections and observations need not repeat.
-    standing: tuple[StandingText, ...] = ()
+    #: What each scope already holds in context, by its owner's display name: reflections and observations need not
+    #: repeat that.
+    standing: tuple[tuple[str, Standing], ...] = ()
     #: Contents of the facts this run has just decided on.
     new_facts: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The values of the prompts' slots, escaped."""
         standing = (
-            f"<{part.scope}>\n{as_data(part.name)}:\n{as_data(part.text)}\n</{part.scope}>" for part in self.standing
+            f"<{part.scope}>\n{as_data(name)}:\n{as_data(part.text)}\n</{part.scope}>" for name, part in self.standing
         )
         return {
             "conversation": render_lines(self.lines),

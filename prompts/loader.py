@@ -40,7 +40,6 @@ class Prompt(NamedTuple):
     system: str
     #: Text with a `{{slot}}` for each variable.
     user: str
-    variables: frozenset[str]
 
     def render(self, **values: str) -> tuple[str, str]:
         """System and user text with every slot filled, and values without a slot left out.
@@ -78,7 +77,7 @@ def parse_prompt(name: str, source: str, *, system_slots: bool = False) -> Promp
         raise ConfigurationError(f"prompt {name!r} needs a '# system' section and a '# user' section")
     if not system_slots and (slot := _SLOT.search(sections["system"])):
         raise ConfigurationError(f"prompt {name!r} has the slot {slot[0]} in its system section")
-    return Prompt(name=name, **sections, variables=frozenset(_SLOT.findall("\n".join(sections.values()))))
+    return Prompt(name=name, **sections)
 
 
 def load_prompt(name: str, *, system_slots: bool = False) -> Prompt:

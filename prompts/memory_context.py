@@ -1,12 +1,11 @@
 """How recalled memory is shown to an agent: escaped XML with dated, self-contained lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data, single_line
 from mnemic.state.identity import Scope, split_scope_key
-from mnemic.state.kinds import MONTHS
+from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
 
@@ -39,11 +38,6 @@ def render_context(
     if found:
         elements.append(_element("RetrievedMemories", map(found_line, found)))
     return _element("MemoryContext", [PREAMBLE, *elements]) if elements else ""
-
-
-def long_date(moment: datetime) -> str:
-    """`8 May 2026`."""
-    return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
 
 
 def _render_updates(delta: Delta) -> str:
@@ -88,13 +82,8 @@ def found_line(found: Found) -> str:
     return f"- {dated_text(found)}"
 
 
-def bullet_line(found: Found) -> str:
-    """`[tasks] [2 March 2026] Ana ships the catalogue in May.`: escaped, on one line."""
-    return f"[{found.category}] {dated_text(found)}"
-
-
 def dated_text(found: Found) -> str:
-    """One search result on one line: its date, and what it says or who said what."""
+    """One search result on one line, escaped: its date, and what it says or who said what."""
     date = long_date(found.dated)
     if found.kind == "message":
         return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'

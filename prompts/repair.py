@@ -1,6 +1,6 @@
 """Why an answer cannot be used, and what its model is told of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -23,6 +23,10 @@ NOTHING: Final = Flaw(
     "nothing, and no word that there is nothing",
     "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
 )
+#: Of an answer whose JSON is not of the form that was asked for.
+BROKE_SCHEMA: Final = "it broke the schema ({problems})."
+#: The turn that asks for another answer.
+REPAIR: Final = "Your last answer could not be used: {advice} Answer anew."
 #: What is wrong with a draft.
 _PROBLEMS: Final[Mapping[str, str]] = {
     "no_source": "cite no line of the conversation",
@@ -38,17 +42,7 @@ _PROBLEMS: Final[Mapping[str, str]] = {
 }
 
 
-def broke_schema(problems: Sequence[str]) -> Flaw:
-    """An answer whose JSON is not of the form that was asked for."""
-    return Flaw("it broke the schema", f"it broke the schema ({'; '.join(problems)}).")
-
-
 def unusable_drafts(refused: Mapping[str, int], drafts: int, lines: int) -> str:
     """What is told of an answer of whose drafts too many were refused."""
     problems = "; ".join(f"{count} {_PROBLEMS[problem]}" for problem, count in sorted(refused.items()))
     return f"of its {drafts} texts {problems}. The lines of the conversation have the numbers 1 to {lines}."
-
-
-def repair(flaw: Flaw) -> str:
-    """The turn that asks for another answer."""
-    return f"Your last answer could not be used: {flaw.advice} Answer anew."

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
-from mnemic.prompts.memory_context import PREAMBLE, long_date
+from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.formation import ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
+from mnemic.state.kinds import long_date
 from mnemic.state.query import MemoryFilters, MemoryQuery
 
 _TEXTS: Final = load_texts("tools")

@@ -1,25 +1,19 @@
 """The step that writes the one living text of a scope."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from mnemic.prompts.conversation import as_data, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.identity import Scope
+from mnemic.state.records import Memory
 
 #: What is told of a draft that was not accepted.
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
+LACKING: Final = "It lacks these details, as far as they still hold: {details}."
 TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed."
 #: Details named to the model; more of them would drown the rest.
 MOST_DETAILS: Final = 40
-
-
-class DatedText(NamedTuple):
-    """A reflection and when it was formed."""
-
-    dated: datetime
-    content: str
 
 
 class WriteConsolidationInput(NamedTuple):
@@ -30,7 +24,7 @@ class WriteConsolidationInput(NamedTuple):
     owner: str
     current: str
     #: Oldest first; the newer wins where two disagree.
-    reflections: tuple[DatedText, ...]
+    reflections: Sequence[Memory]
     word_limit: int
     guidance: str
     #: A draft that was not accepted, and why.
@@ -39,7 +33,7 @@ class WriteConsolidationInput(NamedTuple):
 
     def variables(self) -> dict[str, str]:
         """The values of the prompt's slots, escaped."""
-        reflections = (f"- [{text.dated:%Y-%m-%d}] {single_line(text.content)}" for text in self.reflections)
+        reflections = (f"- [{memory.valid_from:%Y-%m-%d}] {single_line(memory.content)}" for memory in self.reflections)
         return {
             "scope": self.scope,
             "owner": as_data(self.owner),
@@ -60,8 +54,3 @@ class WriteConsolidationOutput(StepOutput):
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
     load_prompt("write_consolidation"), WriteConsolidationOutput, "slow"
 )
-
-
-def lacking(details: Sequence[str]) -> str:
-    """A draft that lost details."""
-    return f"It lacks these details, as far as they still hold: {', '.join(details[:MOST_DETAILS])}."

@@ -60,10 +60,10 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
     given.__annotations__ = {name: kind for name, kind in given.__annotations__.items() if name != "return"}
     built = cache(lambda: validate_call(config=_STRICT)(given))
 
-    def check(args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Only the arguments, so that no error of the function's body is taken for theirs."""
-        try:
-            return built()(*args, **kwargs)
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:  # the arguments alone, so that no error of the function's body is taken for theirs
+            args, kwargs = built()(*args, **kwargs)
         except ValidationError as error:
             cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
             if isinstance(cause, InvalidInputError):  # such as that of an identity, which names its own field
@@ -71,10 +71,6 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
             parameters = signature(function).parameters.values()
             positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
             raise InvalidInputError(first_problem(error, positional)) from None
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = check(args, kwargs)
         return function(*args, **kwargs)
 
     @wraps(function)
@@ -96,8 +92,7 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
         InvalidInputError: it is something else.
     """
     try:
-        adapter: TypeAdapter[Value] = _adapter(kind)
-        return adapter.validate_python(value, strict=strict)
+        return cast("Value", _adapter(kind).validate_python(value, strict=strict))
     except ValidationError as error:
         raise InvalidInputError(first_problem(error)) from None
 

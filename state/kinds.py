@@ -1,6 +1,7 @@
 """The words by which memories, messages and what is done with them are told apart, and what calls of models used."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 #: In the order in which they are listed.
@@ -22,6 +23,11 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
+
+
+def long_date(moment: datetime) -> str:
+    """`8 May 2026`."""
+    return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
 Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
 BudgetTokens = Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)]
-_Name = Annotated[StrictStr, Field(max_length=_SHORT)]
 
 
 class _Part(BaseModel):
@@ -66,7 +65,10 @@ class MemoryQuery(_Part):
 
     query: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
     #: None: every category the asking role may read; an empty list finds nothing.
-    categories: Annotated[tuple[_Name, ...], Field(max_length=64, fail_fast=True)] | None = None
+    categories: (
+        Annotated[tuple[Annotated[StrictStr, Field(max_length=_SHORT)], ...], Field(max_length=64, fail_fast=True)]
+        | None
+    ) = None
     filters: MemoryFilters = Field(default_factory=MemoryFilters)
     #: None: every scope of the identity.
     scopes: Annotated[tuple[Scope, ...], Field(max_length=4, fail_fast=True)] | None = None

@@ -20,7 +20,6 @@ Tier = Literal["fast", "slow", "agent"]
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
 DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
-DEFAULT_EMBEDDER = "openai:text-embedding-3-small"
 #: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
 MAX_DIMENSIONS = 1024
 #: Settings of an agent's own that a recall reads.
@@ -222,11 +221,6 @@ class Settings(BaseSettings):
         return self.api_key is not None or self.base_url is not None
 
     @property
-    def embedder_name(self) -> str:
-        """The embedder in use."""
-        return self.embedder or (DEFAULT_EMBEDDER if self.has_endpoint else "minilm")
-
-    @property
     def kept_messages(self) -> Literal["sources", "all", "none"]:
         """Which messages stay searchable: everything when rules form the memories, for rules catch few of the facts."""
         is_offline = self.model_for("fast") == self.model_for("slow") == OFFLINE
@@ -253,14 +247,9 @@ class Settings(BaseSettings):
                 f" refinement_budget_tokens, which is {budget:,}: set both"
             )
 
-    def threshold(self, scope: Scope) -> int:
-        """Unabsorbed reflections that make a consolidation of this scope due."""
-        value: int = getattr(self, f"{scope}_threshold")
-        return value
-
-    def word_limit(self, scope: Scope) -> int:
-        """Words a consolidation of this scope may have."""
-        value: int = getattr(self, f"{scope}_word_limit")
+    def of_scope(self, scope: Scope, name: Literal["threshold", "word_limit"]) -> int:
+        """Unabsorbed reflections that make a consolidation of this scope due; or words that one may have."""
+        value: int = getattr(self, f"{scope}_{name}")
         return value
 
     def overridden(self, overrides: dict[str, Any]) -> Self:

@@ -8,7 +8,7 @@ import asyncio
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from importlib.resources import files
@@ -24,6 +24,7 @@ from mnemic.state.settings import MAX_DIMENSIONS, Settings
 if TYPE_CHECKING:  # a package that only this embedder needs
     from tokenizers import Tokenizer
 
+DEFAULT_EMBEDDER = "openai:text-embedding-3-small"
 #: The most texts that the API of OpenAI takes in one request.
 MAX_TEXTS_PER_REQUEST = 2048
 #: The length MiniLM was trained for.
@@ -69,7 +70,7 @@ def make_embedder(settings: Settings) -> Embedder:
     Raises:
         ConfigurationError: the name is unknown, a package is missing, or there is no key or base URL.
     """
-    name = settings.embedder_name
+    name = settings.embedder or (DEFAULT_EMBEDDER if settings.has_endpoint else "minilm")
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return OpenAIEmbedder(model, settings)
@@ -265,24 +266,17 @@ class HashEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One unit vector for each text, in order, worked out in a thread."""
-        dimensions = self.dimensions
-        return await asyncio.to_thread(
-            lambda: unit_vectors(map(_hashed, texts), texts=len(texts), dimensions=dimensions)
-        )
+        return await asyncio.to_thread(unit_vectors, map(_hashed, texts), texts=len(texts), dimensions=self.dimensions)
 
 
 def _hashed(text: str) -> list[float]:
+    features = [("", 0.1)]  # so that a text without words has a direction too
+    for word in _WORD.findall(text.lower()):
+        padded = f"^{word}$"
+        features.append((word, 1.0))
+        features += [(f"#{padded[start : start + 3]}", _TRIGRAM_WEIGHT) for start in range(len(padded) - 2)]
     vector = [0.0] * HashEmbedder.dimensions
-    for feature, weight in _features(text.lower()):
+    for feature, weight in features:
         digest = int.from_bytes(blake2b(feature.encode(errors="replace"), digest_size=8).digest())
         vector[digest % len(vector)] += weight if digest >> 63 else -weight
     return vector
-
-
-def _features(text: str) -> Iterator[tuple[str, float]]:
-    yield "", 0.1  # so that a text without words has a direction too
-    for word in _WORD.findall(text):
-        yield word, 1.0
-        padded = f"^{word}$"
-        for start in range(len(padded) - 2):
-            yield f"#{padded[start : start + 3]}", _TRIGRAM_WEIGHT

@@ -102,20 +102,18 @@ def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
     for clause in clauses:
         shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: rf"{start[0]}(?:(?:{beside}) )?", clause)
         patterns.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
-    stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(sentence[len("<who>") :], slots, literal=True))
+    stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(re.escape(sentence[len("<who>") :]), slots))
     return Rule(attribute, is_single, is_end, category, int(importance), sentence, stored, tuple(patterns))
 
 
-def _with_slots(text: str, slots: Mapping[str, str], *, literal: bool = False) -> str:
-    """The text as a pattern, each slot in it a group of its name."""
-    found = ""
-    for place, part in enumerate(re.split(r"<(\w+)>", text)):
-        if place % 2 == 0:
-            found += re.escape(part) if literal else part
-        else:
-            shape = _with_slots(slots[part], slots)
-            found += f"(?:{shape})" if part in _PASSED_OVER else f"(?P<{part}>{shape})"
-    return found
+def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
+    """The pattern with a group of its name in the place of each slot."""
+
+    def group(slot: re.Match[str]) -> str:
+        shape = _with_slots(slots[slot[1]], slots)
+        return f"(?:{shape})" if slot[1] in _PASSED_OVER else f"(?P<{slot[1]}>{shape})"
+
+    return re.sub(r"<(\w+)>", group, pattern)
 
 
 class Statement(NamedTuple):

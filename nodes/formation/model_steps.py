@@ -31,7 +31,6 @@ from mnemic.prompts.extraction import (
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
     ShownFact,
-    StandingText,
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
@@ -179,10 +178,9 @@ def _step_input(
         categories=tuple(categories),
         limit=state["max_facts"],
         standing=tuple(
-            StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
+            (names.get(part.scope_key) or display_name(split_scope_key(part.scope_key)[1]), part)
             for part in standing
-            for scope, owner in [split_scope_key(part.scope_key)]
-            if is_own or scope != "user"
+            if is_own or part.scope != "user"
         ),
         new_facts=tuple(fact.content for fact in state["facts"]),
     )

@@ -145,7 +145,7 @@ async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     due = []
     for key, count in sorted(waiting.items()):
         own = overrides.get(key) or ScopeSettings(scope_key=key)
-        if own.is_active and count >= (own.threshold or settings.threshold(split_scope_key(key)[0])):
+        if own.is_active and count >= (own.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")):
             due.append(key)
     return due
 

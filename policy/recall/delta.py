@@ -26,6 +26,7 @@ MOST_BULLETS: Final = 3
 #: Characters of a bullet's text: three of them stay below 150 tokens.
 LONGEST_TEXT: Final = 160
 _REMOVING: Final = ("DELETE", "PURGE", "ERASE")
+_TAKEN_IN: Final = ("ABSORB", "MERGE")
 
 
 def header(changes: Changes) -> Delta | None:
@@ -73,7 +74,7 @@ def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bu
         sign=sign,
         category=memory.category if memory else own[-1].category,
         text=clip_text(text, LONGEST_TEXT),
-        combined=len(_taken_in(end, own)) if sign == SIGNS["MERGE"] else 0,
+        combined=len(_ids(own, *_TAKEN_IN) - {end}) if sign == SIGNS["MERGE"] else 0,
     )
 
 
@@ -81,16 +82,12 @@ def _sign(end: UUID, own: Sequence[Change]) -> Sign:
     last = next((change.event for change in reversed(own) if change.memory_id == end), None)
     if last in _REMOVING:
         return SIGNS[last]
-    if _taken_in(end, own):
+    if _ids(own, *_TAKEN_IN) - {end}:
         return SIGNS["MERGE"]
     if {end, *(change.memory_id for change in own)} == _ids(own, "ADD"):
         return SIGNS["ADD"]
     return SIGNS["RESTORE"] if last == "RESTORE" else SIGNS["UPDATE"]
 
 
-def _taken_in(end: UUID, own: Sequence[Change]) -> set[UUID]:
-    return (_ids(own, "ABSORB") | _ids(own, "MERGE")) - {end}
-
-
-def _ids(own: Iterable[Change], event: Event) -> set[UUID]:
-    return {change.memory_id for change in own if change.event == event}
+def _ids(own: Iterable[Change], *events: Event) -> set[UUID]:
+    return {change.memory_id for change in own if change.event in events}

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
-from mnemic.policy.text.details import proper_nouns
-from mnemic.policy.text.words import WORD, bare, folded_words, is_common_word, pattern, word_set
+from mnemic.policy.text.details import may_be_name
+from mnemic.policy.text.words import WORD, bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.records import Standing
 
 #: So many names that the standing memory does not know make a search worth it.
@@ -59,16 +58,13 @@ _EVERYBODYS = word_set(
 )
 
 
-Reason = Literal["phrase", "past_question", "own_question", "names"]
-
-
-def search_reason(message: str, standing: Sequence[Standing] = ()) -> Reason | None:
-    """Why a message is searched for, by its words alone; None: it is not.
+def search_reason(message: str, standing: Sequence[Standing] = ()) -> str | None:
+    """Why a message is searched for: `phrase`, `past_question`, `own_question` or `names`; None: it is not.
 
     Names that the standing part, which is in context anyway, does not know are a reason too.
     """
-    words = " ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))
-    if _PHRASES().search(words):
+    folded = " ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))
+    if _PHRASES().search(folded):
         return "phrase"
     sentences = [match.groups() for match in _SENTENCE.finditer(message.replace("’", "'"))]
     if any(_asks_about_the_past(sentence, end) for sentence, end in sentences):
@@ -111,9 +107,7 @@ def _asks_about_the_past(sentence: str, end: str) -> bool:
             continue
         following = found[place + 1 : place + 2 + _MOST_BETWEEN]
         past = next((index for index, later in enumerate(following) if later in _PAST), None)
-        if past is None:
-            continue
-        if "?" in end or (place <= 1 and _SUBJECTS.isdisjoint(following[:past])):
+        if past is not None and ("?" in end or (place <= 1 and _SUBJECTS.isdisjoint(following[:past]))):
             return True
     return False
 
@@ -132,9 +126,9 @@ def candidate_names(message: str) -> tuple[str, ...]:
     names: dict[str, str] = {}
     joined = ""
     end = -1
-    for word in proper_nouns(message):
+    for word in words(message):
         name = bare(word.text)
-        if name.isupper() or name.casefold() in _EVERYBODYS:
+        if word.initial or not may_be_name(word.text) or name.isupper() or name.casefold() in _EVERYBODYS:
             continue
         adjacent = message[end : word.start] in (" ", "-")
         if joined and adjacent:

@@ -161,14 +161,19 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
     """Of a message and its facts the one that fits best speaks for all; what it makes superfluous counts less."""
     near, within = _neighbours(messages.values()), _sessions(messages.values())
     best_session = max(within.values(), default=0.0)
+    # by message: all that says what it says, which is itself and the facts formed from it
+    wordings = {message_id: [message] for message_id, message in messages.items()}
+    for entry in scored:
+        for message_id in wordings.keys() & (entry.item.sources or ()):
+            wordings[message_id].append(entry)
     best: dict[UUID, tuple[bool, float, dict[str, float]]] = {}
-    for message_id, wordings in _wordings(scored, messages).items():
+    for message_id, same in wordings.items():
         message = messages[message_id]
         added = {
             "neighbour": weights.neighbour * near[message_id],
             "in_session": weights.session * within[message.item.session_id] / best_session if best_session else 0.0,
         }
-        for entry, source, repeats in _shares(wordings, message):
+        for entry, source, repeats in _shares(same, message):
             total = entry.own + source + sum(added.values())
             known = best.get(entry.item.item_id)
             if known is None or (repeats, total) > known[:2]:
@@ -179,16 +184,6 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
             repeated = (weights.repeated - 1) * total if repeats else 0.0
             entry.added |= {**added, "repeated": repeated}
             entry.score = total + repeated
-
-
-def _wordings(scored: Iterable[_Scored], messages: Mapping[UUID, _Scored]) -> dict[UUID, list[_Scored]]:
-    """By message: all that says what it says, which is itself and the facts formed from it."""
-    wordings = {item_id: [entry] for item_id, entry in messages.items()}
-    for entry in scored:
-        for source in entry.item.sources or ():
-            if source in wordings:
-                wordings[source].append(entry)
-    return wordings
 
 
 def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
@@ -213,14 +208,11 @@ def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
-    """A third of the sum of each session's three best."""
+    """The sum of each session's three best."""
     owns: defaultdict[str | None, list[float]] = defaultdict(list)
     for entry in messages:
         owns[entry.item.session_id].append(entry.own)
-    return {
-        session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) / _BEST_OF_SESSION
-        for session, values in owns.items()
-    }
+    return {session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) for session, values in owns.items()}
 
 
 # -- what is returned

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.policy.text.words import QUOTED, bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -52,11 +52,6 @@ _NUMBER_WORD = pattern(
 )
 
 
-def written_date(day: int, month: int, year: int | None) -> str:
-    """The one form of a date, in English whatever the locale."""
-    return " ".join(filter(None, (str(day), MONTHS[month - 1], str(year) if year else "")))
-
-
 #: The fuller forms come first.
 _FORMS = tuple(
     pattern(expression, re.IGNORECASE)
@@ -92,7 +87,8 @@ def _date(match: re.Match[str]) -> str | None:
         return f"{MONTHS[month - 1]} {year}"
     for first, second in ((int(part["day"]), month), (month, int(part["day"]))):
         if 1 <= first <= 31 and 1 <= second <= 12:
-            return written_date(first, second, int(f"20{year}" if len(year) == 2 else year) if year else None)
+            full_year = int(f"20{year}" if len(year) == 2 else year) if year else 0
+            return f"{first} {MONTHS[second - 1]} {full_year or ''}".rstrip()
     return None
 
 
@@ -151,7 +147,7 @@ _NEGATION = pattern(
     r"|cancel(?:s|led|ed|ling)?)\b",
     re.IGNORECASE,
 )
-_SUBJECT_I = frozenset({"i", "i'm", "i've", "i'd", "i'll", "i’m", "i’ve", "i’d", "i’ll"})
+SUBJECT_I = word_set("i i'm i've i'd i'll")
 #: First names that are also function words: a name where a verb of the third person follows.
 _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
@@ -173,18 +169,14 @@ class Details(NamedTuple):
 def details(text: str) -> Details:
     """The details of a text."""
     dates, rest = find_dates(text)
+    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
     return Details(
         names=tuple(_names(rest)),
         numbers=find_numbers(rest),
         dates=dates,
-        quoted=_quoted(text),
+        quoted=tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded)))),
         negated=_NEGATION().search(text) is not None,
     )
-
-
-def proper_nouns(text: str) -> list[Word]:
-    """Capitalised words that their place in the sentence does not explain."""
-    return [word for word in words(text) if not word.initial and _may_be_name(word.text)]
 
 
 def _names(text: str) -> list[str]:
@@ -193,7 +185,7 @@ def _names(text: str) -> list[str]:
     names: dict[str, str] = {}
     for word, following in zip_longest(found, found[1:]):
         name = bare(word.text)
-        if not _may_be_name(name) or any(char.isdigit() for char in name):
+        if not may_be_name(name) or any(char.isdigit() for char in name):
             continue
         verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
         acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
@@ -202,21 +194,12 @@ def _names(text: str) -> list[str]:
     return list(names.values())
 
 
-def _may_be_name(word: str) -> bool:
+def may_be_name(word: str) -> bool:
     """A word with a capital, but not `I`, a date word, or a common word that is merely shouted."""
     folded = word.casefold()
-    if not any(map(str.isupper, word)) or folded in _SUBJECT_I or folded in DATE_WORDS:
+    if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
         return False
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
-
-
-def _quoted(text: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for match in QUOTED.finditer(text):
-        folded = " ".join(match.group()[1:-1].casefold().split()).strip(".,;:!?…")
-        if folded:
-            found[folded] = None
-    return tuple(found)
 
 
 def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
 
-from mnemic.policy.text.details import written_date
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.kinds import long_date
 
 Item = TypeVar("Item")
 
@@ -65,7 +65,7 @@ def clean_text(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text.strip()
-    flat = _lower_stacks(_UNWANTED().sub("", _LINE_END.sub("\n", text)))
+    flat = _lower_stacks(visible(text))
     # again afterwards: some marks become two
     return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
 
@@ -123,8 +123,6 @@ def clip_text(text: str, max_chars: int) -> str:
     """The text itself when it fits, else its beginning, ended by an ellipsis, at a word end where one is near."""
     if len(text) <= max_chars:
         return text
-    if max_chars < 1:
-        return ""
     head = text[: max_chars - 1]
     space = head.rfind(" ")
     # a word end in the last fifth costs little; farther back, cutting the word loses less
@@ -134,7 +132,7 @@ def clip_text(text: str, max_chars: int) -> str:
 
 
 def strip_recalled(text: str) -> str:
-    """The text without what a recall put into it, so that a memory is never formed again from itself.
+    """The text without outer white space and what a recall put into it: a memory is never formed again from itself.
 
     Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
     """
@@ -149,8 +147,6 @@ def strip_recalled(text: str) -> str:
         elif not tag.group().endswith("/>"):
             depth += 1
         position = tag.end()
-    if not position:
-        return text
     if depth == 0:
         kept.append(text[position:])
     # a blank in the gap, so that what stood around a block cannot become a tag itself
@@ -179,8 +175,7 @@ def search_text(dated: datetime, subject: str, content: str) -> str:
 
     The subject stands in front even where the content begins with it; that measures better.
     """
-    prefix = f"[{written_date(dated.day, dated.month, dated.year)}]"
-    return f"{prefix} {subject}: {content}" if subject else f"{prefix} {content}"
+    return f"[{long_date(dated)}] {subject}: {content}" if subject else f"[{long_date(dated)}] {content}"
 
 
 def pieces(text: str) -> list[str]:

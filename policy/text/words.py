@@ -109,8 +109,3 @@ def sentences(text: str) -> list[str]:
     ends = sentence_ends(text)
     found = [text[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
     return [sentence for sentence in found if sentence]
-
-
-def without_quotes(text: str) -> str:
-    """The text with every quotation blanked, so that positions stay the same."""
-    return QUOTED.sub(lambda match: " " * len(match.group()), text)

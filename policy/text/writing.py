@@ -1,18 +1,19 @@
 """How a memory must be written: complete, short, neutral, in the third person, and no loop of a language model."""
 
+import math
 import re
 from collections import Counter
 from typing import Literal, NamedTuple
 
-from mnemic.policy.text.details import DATE_WORDS
+from mnemic.policy.text.details import DATE_WORDS, SUBJECT_I
 from mnemic.policy.text.shape import clean_text
 from mnemic.policy.text.words import (
+    QUOTED,
     WORD,
     Word,
     is_common_word,
     sentence_ends,
     sentences,
-    without_quotes,
     word_set,
     words,
 )
@@ -22,9 +23,9 @@ Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_st
 
 
 class _Limits(NamedTuple):
-    words: int | None = None
-    chars: int | None = None
-    sentences: int | None = None
+    words: float = math.inf
+    chars: float = math.inf
+    sentences: float = math.inf
 
 
 #: Sentences about somebody. The other kinds are whole texts or steps in their own voice: only their length is checked.
@@ -53,7 +54,6 @@ _PRONOUNS = word_set(
     "me my myself we us our ours ourselves you your yours yourself yourselves let's y'all we're we've we'll we'd "
     "you're you've you'll you'd"
 )
-_I = frozenset({"i", "i'm", "i've", "i'd", "i'll"})
 #: `mine` is also a pit: only these before it make it a pronoun.
 _BEFORE_MINE = frozenset({"of", "is", "was", "are", "were", "be", "and", "than", "like"})
 _NUMBERED = word_set("war part phase type class level grade stage tier act chapter volume section round title group")
@@ -110,7 +110,7 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
         return "too_long"
     if not is_sentence:
         return None
-    unquoted = without_quotes(text)
+    unquoted = QUOTED.sub(lambda quotation: " " * len(quotation.group()), text)
     found = words(unquoted)
     if any(_is_pronoun(unquoted, found, index) for index in range(len(found))):
         return "first_person"
@@ -120,11 +120,8 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
 
 
 def _fits(text: str, limits: _Limits) -> bool:
-    return (
-        (limits.words is None or len(text.split()) <= limits.words)
-        and (limits.chars is None or len(text) <= limits.chars)
-        and (limits.sentences is None or len(sentence_ends(text)) <= limits.sentences)
-    )
+    is_short = len(text) <= limits.chars and len(text.split()) <= limits.words
+    return is_short and len(sentence_ends(text)) <= limits.sentences
 
 
 def is_degenerate(text: str) -> bool:
@@ -157,7 +154,7 @@ def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
     """
     word = found[index]
     folded = word.text.casefold().replace("’", "'")
-    if folded in _I:
+    if folded in SUBJECT_I:
         return len(folded) > 1 or not _is_other_i(text, found, index)
     if folded == "mine":
         return word.initial or found[index - 1].text.casefold() in _BEFORE_MINE

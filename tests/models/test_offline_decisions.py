@@ -15,11 +15,11 @@ from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import DatedText, WriteConsolidationInput
+from mnemic.prompts.write_consolidation import WriteConsolidationInput
 from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
 from tests.support.scripted import turns
 from tests.support.server import Clone
-from tests.support.worlds import entry, identity, ledger, tokens_of
+from tests.support.worlds import entry, identity, ledger, remembered, tokens_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
@@ -84,8 +84,7 @@ def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:
 
 
 def written(current: str, *reflections: str, word_limit: int = 400) -> str:
-    dated = tuple(DatedText(dated=NOW, content=content) for content in reflections)
-    given_ = WriteConsolidationInput("user", "Mara", current, dated, word_limit, guidance="")
+    given_ = WriteConsolidationInput("user", "Mara", current, [*map(remembered, reflections)], word_limit, guidance="")
     return offline.write_consolidation(given_).text
 
 

@@ -22,20 +22,20 @@ from mnemic.prompts.extraction import (
     Decision,
     ExtractionInput,
     ShownFact,
-    StandingText,
 )
 from mnemic.prompts.loader import Step, StepInput, StepOutput
 from mnemic.prompts.write_consolidation import (
     WRITE_CONSOLIDATION,
-    DatedText,
     WriteConsolidationInput,
     WriteConsolidationOutput,
 )
 from mnemic.state.errors import ModelError
 from mnemic.state.kinds import Usage
+from mnemic.state.records import Standing
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import fact, facts, observations, reflections
+from tests.support.worlds import remembered
 
 MARCH = datetime(2026, 3, 2, 9, tzinfo=UTC)
 MAY = datetime(2026, 5, 8, 9, tzinfo=UTC)
@@ -46,7 +46,7 @@ EXTRACTION = ExtractionInput(
     guidance=HOSTILE,
     categories=load_categories().formed,
     limit=7,
-    standing=(StandingText(scope="user", name=HOSTILE, text=HOSTILE),),
+    standing=((HOSTILE, Standing(scope_key="user:mara", core=(remembered(HOSTILE),))),),
     new_facts=(HOSTILE,),
 )
 
@@ -74,7 +74,7 @@ CASES = (
             scope="user",
             owner=HOSTILE,
             current=HOSTILE,
-            reflections=(DatedText(dated=MARCH, content=HOSTILE), DatedText(dated=MAY, content=HOSTILE)),
+            reflections=[remembered(HOSTILE, valid_from=moment) for moment in (MARCH, MAY)],
             word_limit=400,
             guidance=HOSTILE,
             draft=HOSTILE,
@@ -122,7 +122,7 @@ async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(
     sent = [(message["role"], message["content"]) for message in request["messages"]]
     assert sent == list(zip(("system", "user"), texts_of(case.step, case.given), strict=True))
     # prompt and schema are paid for with every call
-    fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
+    fixed = "".join(prompt.render(**dict.fromkeys(case.given.variables(), "")))
     assert len(fixed) <= 2500
     if method == "json_schema":
         assert len(fixed) + len(json.dumps(request["response_format"]["json_schema"]["schema"])) <= 4000
@@ -145,8 +145,8 @@ def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
     prompt = case.step.prompt
     system, user = texts_of(case.step, case.given)
 
-    fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
-    scopes = ["</user>", "<user>"] if "standing" in prompt.variables else []
+    fixed = "".join(prompt.render(**dict.fromkeys(case.given.variables(), "")))
+    scopes = ["</user>", "<user>"] if "{{standing}}" in prompt.user else []
     assert sorted(re.findall(r"</?\w+>", user)) == sorted(re.findall(r"</?\w+>", fixed) + scopes)
     assert "{{guidance}}" in user
     assert system == prompt.system

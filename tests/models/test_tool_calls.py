@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -282,7 +283,8 @@ def check_can_be_read(messages: Sequence[dict[str, Any]], calls: int) -> None:
 async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
     endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_calls, "_numbered", lambda calls, taken: iter(calls))
+    as_sent = itemgetter("id", "name", "args")
+    monkeypatch.setattr(tool_calls, "_calls", lambda sent, *_: [ToolCall(*as_sent(call)) for call in sent.tool_calls])
     endpoint.answer(offering("complete_refinement"), calling(SHORTER), calling(SHORTER), calling())
     first = await take(endpoint)
     second = await take(endpoint, first)

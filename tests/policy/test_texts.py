@@ -85,7 +85,7 @@ def test_clipping_prefers_a_word_end() -> None:
     assert clip_text("Rindfleischetikettierung", 8) == "Rindfle…"
 
 
-@given(st.text(), st.integers(min_value=0, max_value=50))
+@given(st.text(), st.integers(min_value=1, max_value=50))
 def test_a_clipped_text_fits_and_begins_as_the_text_does(text: str, limit: int) -> None:
     clipped = clip_text(text, limit)
     assert len(clipped) <= limit
@@ -98,7 +98,7 @@ def test_recalled_blocks_are_removed() -> None:
     assert strip_recalled("before\n<memorycontext>\nunclosed, to the end") == "before"
     assert strip_recalled("a <MemoryContext>b <MemoryContext>c</MemoryContext> d</MemoryContext> e") == "a   e"
     assert strip_recalled("a <MemoryContext/> b") == "a   b"
-    assert strip_recalled("  a <MemoryContextual> b <Memory>\n") == "  a <MemoryContextual> b <Memory>\n"
+    assert strip_recalled("  a <MemoryContextual> b <Memory>\n") == "a <MemoryContextual> b <Memory>"
 
 
 @given(

@@ -19,7 +19,6 @@ GREETING = "# system\nBe kind.\n\n# user\nGreet {{name}} on {{day}}.\n"
 def test_slots_are_filled_but_not_inside_a_value() -> None:
     prompt = parse_prompt("greeting", GREETING)
 
-    assert prompt.variables == {"name", "day"}
     assert prompt.render(name="{{day}}", day="Monday", hour="9") == ("Be kind.", "Greet {{day}} on Monday.")
     with pytest.raises(KeyError, match="day"):
         prompt.render(name="Mara")
