@@ -57,39 +57,31 @@ async def list_refinements(actor: Actor, *, limit: int) -> list[Refinement]:
         return await refinements.listed(scoped, actor.keys, most=limit)
 
 
-async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -> Rollback:
-    """Undoes operations as one; of a person only their own part.
-
-    Raises:
-        UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
-        RollbackStoppedError: a part was done.
-    """
-    return await _carry_out(
-        actor, lambda scoped: history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade), options
-    )
-
-
-async def undo_all(
+async def undo(
     actor: Actor,
+    op_ids: Sequence[UUID] | None,
     options: RollbackOptions,
     *,
     session_id: str | None = None,
     since: datetime | None = None,
     refinement_id: UUID | None = None,
 ) -> Rollback:
-    """Undoes as one what agents did in a session since a moment, or what a refinement did.
+    """Undoes as one these operations, what agents did in a session since a moment, or what a refinement did.
+
+    Of a person only their own part.
 
     Raises:
-        MnemicError: as `undo`.
+        UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
+        RollbackStoppedError: a part was done.
     """
 
     async def plan(scoped: ScopedTransaction) -> Plan:
-        op_ids = await history.operations_in(
+        named = op_ids or await history.operations_in(
             scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id
         )
-        if refinement_id and not op_ids:
+        if refinement_id and not named:
             raise UnknownOperationError(_NO_REFINEMENT)
-        return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+        return await history.plan_undo(scoped, actor.keys, named, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
 
@@ -108,7 +100,7 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
             "shared (`Administration.restore`, or `mnemic restore` without --user)"
         )
     return await _carry_out(
-        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.administers), options
+        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.keys is None), options
     )
 
 

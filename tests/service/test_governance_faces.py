@@ -152,11 +152,11 @@ async def test_all_of_it_is_undone_and_done_again(
 ) -> None:
     refinement_id = await merged(memory, model)
     before = everything(superuser)
-    planned = await rollback.undo_all(actor, DRY, refinement_id=refinement_id)
+    planned = await rollback.undo(actor, None, DRY, refinement_id=refinement_id)
     assert (planned.op_id, len(planned.changes)) == (None, 4)
     assert everything(superuser) == before
 
-    undone = await rollback.undo_all(actor, OPTIONS, refinement_id=refinement_id)
+    undone = await rollback.undo(actor, None, OPTIONS, refinement_id=refinement_id)
     assert undone.op_id is not None
     assert living(superuser) == {SHORT, ENGLISH}
     await undo(actor, undone.op_id)

@@ -115,7 +115,7 @@ async def test_many_memories_are_rolled_back_while_others_write(
         superuser.execute("vacuum analyze")
         person, options, before, waits = Actor.person(db, ANA), RollbackOptions(), counted(), list[float]()
         async with others_writing(clean_db, waits):
-            undone = await rollback.undo_all(person, options, session_id="s1", since=datetime(2000, 1, 1, tzinfo=UTC))
+            undone = await rollback.undo(person, None, options, session_id="s1", since=datetime(2000, 1, 1, tzinfo=UTC))
             assert (len(undone.changes), counted()) == (many, {"soft_deleted": many})
             assert undone.op_id
             await rollback.undo(person, [undone.op_id], options)
