@@ -62,21 +62,6 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainRow:
-    """One row of the chain; of a person's own with what was hashed, and the contents where they still exist."""
-
-    seq: int
-    prev: bytes
-    hash: bytes
-    #: None: somebody else's.
-    text: str | None
-    salt: bytes | None
-    #: As the database writes it, for the digests are of that.
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
     """How a rollback is to be done."""
 

@@ -12,8 +12,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from mnemic.policy.governance.audit import ChainRow
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
-from mnemic.state.governance import AuditProblem, ChainRow, Head, Operation, PastMemory, Plan, PlanRow
+from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements

@@ -71,7 +71,7 @@ async def _problems(actor: Actor, anchors: Anchors) -> Sequence[AuditProblem]:
     agent = actor.identity.agent_id
     async with actor.transaction() as scoped:
         found = await history.problems(scoped)
-        hashes = await history.hashes(scoped, anchors.seqs(agent))
+        hashes = await history.hashes(scoped, [made.seq for _, made in anchors.by_agent.get(agent, [])])
     return [*found, *contradictions(anchors, agent, hashes)]
 
 

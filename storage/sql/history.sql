@@ -38,8 +38,9 @@ select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs
 
 -- exported --
 -- For a person: rows of the chain, with all there is of those of the person's own scope keys.
-select l.seq, l.prev, l.hash, case when h.seq is not null then history_text(h) end as text,
-       c.salt, c.before::text as before, c.after::text as after
+select l.seq, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
+       case when h.seq is not null then history_text(h) end as text,
+       encode(c.salt, 'hex') as salt, c.before::text as before, c.after::text as after
   from chain_links(%(after)s, %(last)s) as l
   left join history h on h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = any(%(own)s)
                      and h.seq = l.seq
