@@ -36,16 +36,6 @@ class Claim(NamedTuple):
         return Lease(work="refinement", scope_key=self.scope_key, holder=self.holder)
 
 
-class Running(NamedTuple):
-    """The session that has not ended on a scope key."""
-
-    id: UUID
-    #: Seconds since it began.
-    age: float
-    #: Whether somebody works on it now; else it was broken off.
-    is_held: bool
-
-
 class Progress(NamedTuple):
     """How far a session has come."""
 
@@ -54,12 +44,6 @@ class Progress(NamedTuple):
     seconds: float
     removed: int
     memories_before: int
-
-
-async def running(scoped: ScopedTransaction, key: str) -> Running | None:
-    """The session of this scope key that has not ended, if there is one."""
-    rows = await scoped.tuples(_SQL["running"], {"key": key})
-    return Running(*rows[0]) if rows else None
 
 
 async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
@@ -205,8 +189,23 @@ async def finish(
     await leases.finish(scoped, claim.lease)
 
 
+async def running(scoped: ScopedTransaction, key: str) -> Refinement | None:
+    """The session of this scope key that has not ended, if there is one."""
+    return next(iter(await listed(scoped, [key], is_running=True)), None)
+
+
 async def listed(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, *, refinement_id: UUID | None = None, most: int = 1
+    scoped: ScopedTransaction,
+    keys: Sequence[str] | None,
+    *,
+    refinement_id: UUID | None = None,
+    is_running: bool = False,
+    most: int = 1,
 ) -> list[Refinement]:
-    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id."""
-    return await scoped.rows(Refinement, _SQL["listed"], {"keys": keys, "id": refinement_id, "most": most})
+    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id.
+
+    Args:
+        is_running: only those that have not ended.
+    """
+    values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": most}
+    return await scoped.rows(Refinement, _SQL["listed"], values)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementResult
+from mnemic.state.refinement import Batch, Budget, LedgerEntry, Refinement, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
@@ -221,7 +222,7 @@ async def open_session(
 
 
 def _to_do(
-    session: RefinementSession, ledger: Sequence[LedgerEntry], running: refinements.Running | None, *, forced: bool
+    session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, forced: bool
 ) -> RefinementResult:
     """What there is to do: due where it has outgrown its budget, was broken off, or there is something to force."""
     tokens, settings = sum(entry.tokens for entry in ledger), session.settings
@@ -254,8 +255,8 @@ def _require_refinable(resources: Resources, identity: Identity, key: str) -> No
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
 
 
-def _is_running(running: refinements.Running | None) -> RefinementRunningError:
-    age = running.age if running else 0
+def _is_running(running: Refinement | None) -> RefinementRunningError:
+    age = (datetime.now(UTC) - running.started_at).total_seconds() if running else 0
     return RefinementRunningError(
-        f"a refinement of this scope key has been running for {age:.0f} seconds: wait until it has ended"
+        f"a refinement of this scope key has been running for {max(0, age):.0f} seconds: wait until it has ended"
     )
