@@ -21,39 +21,18 @@ def owner_of_identity(who: Identity) -> ThreadOwner:
     return ThreadOwner(who.agent_id, who.user_id or "")
 
 
-def owner_of_run(config: RunnableConfig | None) -> ThreadOwner:
+def owner_of_run(config: RunnableConfig | None, *, only: ThreadOwner | None = None) -> ThreadOwner:
     """Whose thread a run is about: as its config says, else its context.
+
+    Args:
+        config: of the run.
+        only: whose threads a checkpointer keeps, whatever the run; one for somebody else would read the thread.
 
     Raises:
         MissingIdentityError: neither says so.
-        RefusedIdentityError: they name different people.
+        RefusedIdentityError: they name different people, or another one than `only`.
         InvalidInputError: an id in it cannot be used.
     """
-    named = _named(config)
-    if not named:
-        raise MissingIdentityError(
-            "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or"
-            " compile it with memory.checkpointer(identity)"
-        )
-    if len(named) > 1:
-        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
-    return named.pop()
-
-
-def require_owner(owner: ThreadOwner, config: RunnableConfig | None) -> ThreadOwner:
-    """The owner whose threads a checkpointer keeps, whatever the run; one for somebody else would read the thread.
-
-    Raises:
-        RefusedIdentityError: the run names somebody else.
-        InvalidInputError: an id in it cannot be used.
-    """
-    if _named(config) - {owner}:
-        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
-    return owner
-
-
-def _named(config: RunnableConfig | None) -> set[ThreadOwner]:
-    """Whom a run's config and its context name."""
     configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
     context = getattr(configurable.get(RUNTIME), "context", None)
     named = set[ThreadOwner]()
@@ -62,7 +41,18 @@ def _named(config: RunnableConfig | None) -> set[ThreadOwner]:
     if configurable.get("agent_id") is not None:
         who = Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))
         named.add(owner_of_identity(who))
-    return named
+    if only is not None and named - {only}:
+        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
+    if only is not None:
+        return only
+    if not named:
+        raise MissingIdentityError(
+            "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or"
+            " compile it with memory.checkpointer(identity)"
+        )
+    if len(named) > 1:
+        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
+    return named.pop()
 
 
 async def copy_threads(

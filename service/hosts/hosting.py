@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
+from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.conversation import MemoryBase
 from mnemic.service.hosts.middleware import MemoryMiddleware
@@ -142,7 +142,7 @@ class Hosting(MemoryBase):
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
         whose = None if identity is None else owner_of_identity(to_identity(identity))
-        return ThreadSaver(self.resources.database, partial(require_owner, whose) if whose else owner_of_run)
+        return ThreadSaver(self.resources.database, partial(owner_of_run, only=whose))
 
     @check_arguments
     def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:
