@@ -239,8 +239,3 @@ class Erasure:
     #: Of a dry run: what goes, and what stays and why.
     going: tuple[Concerned, ...] = ()
     staying: tuple[Concerned, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left."""
-        return self.left == 0

@@ -120,11 +120,9 @@ def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
     try:
         with file.open("rb") as opened:
             return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)
-    except FileNotFoundError:
-        if may_miss:
-            return Anchors()
-        raise InvalidInputError(f"{file} cannot be read: there is no such file") from None
     except (OSError, ValueError) as error:
+        if may_miss and isinstance(error, FileNotFoundError):
+            return Anchors()
         raise _unusable(file, "read", error) from None
 
 
