@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -117,28 +118,27 @@ def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
     Raises:
         InvalidInputError: it cannot be read.
     """
-    try:
+    with _usable(file, "read"):
+        if may_miss and not file.exists():
+            return Anchors()
         with file.open("rb") as opened:
             return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)
-    except (OSError, ValueError) as error:
-        if may_miss and isinstance(error, FileNotFoundError):
-            return Anchors()
-        raise _unusable(file, "read", error) from None
 
 
 def _append(file: Path, line: str) -> None:
     """One write at the file's end, on the disk when this returns."""
+    with _usable(file, "written"), file.open("a+b") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
+        begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
+        opened.write(begin + line.encode() + b"\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+@contextmanager
+def _usable(file: Path, done: str) -> Iterator[None]:
     try:
-        with file.open("a+b") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
-            begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
-            opened.write(begin + line.encode() + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
+        yield
     except (OSError, ValueError) as error:
-        raise _unusable(file, "written", error) from None
-
-
-def _unusable(file: Path, done: str, error: OSError | ValueError) -> InvalidInputError:
-    reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else "no file can have that name"
-    return InvalidInputError(f"{file} cannot be {done}: {reason}")
+        reason = error.strerror if isinstance(error, OSError) else "no file can have that name"
+        raise InvalidInputError(f"{file} cannot be {done}: {reason or type(error).__name__}") from None
