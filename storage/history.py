@@ -4,7 +4,6 @@ The database's functions plan a rollback and act; their rows become records here
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -72,7 +71,7 @@ async def operations(
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
     values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
-    return [_operation(row) for row in await scoped.rows(dict, _SQL["operations"], values)]
+    return await scoped.rows(Operation, _SQL["operations"], values)
 
 
 async def operations_in(
@@ -176,8 +175,3 @@ async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetim
     """The same for an administrator, closed ones too, without what they say."""
     seq = await seq_of(scoped, key, moment)
     return await scoped.rows(PastMemory, "select * from as_of_blind(%(key)s, %(seq)s)", {"key": key, "seq": seq})
-
-
-def _operation(row: dict[str, Any]) -> Operation:
-    lists = {name: tuple(row[name] or ()) for name in ("scope_keys", "brought_by")}
-    return Operation(**{**row, **lists, "events": dict(Counter(row["events"]))})

@@ -63,7 +63,7 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     assert (newest.op_id, newest.undo_of, newest.events) == (undone.op_id, forgot, {"RESTORE": 1})
     who = {"Mnemic": ("ana", "person"), "Administration": ("administrator", "admin")}[face]
     assert (newest.actor, newest.actor_kind, newest.reason) == (*who, "undo")
-    assert (newest.scope_keys, newest.token_delta) == (("user:ana",), 4)
+    assert (newest.scope_keys, newest.token_delta) == (["user:ana"], 4)
     assert await living() == {BEES, BOAT}
     await machine.undo(whose, undone.op_id, stored)
     assert await living() == set()
