@@ -11,7 +11,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from mnemic.policy.governance.audit import ChainRow
+from mnemic.policy.governance.audit import ChainRow, first_hash
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
@@ -32,8 +32,8 @@ async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
     """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = scoped.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
-    row = await (await scoped.execute(_SQL["done_today"], values)).fetchone()
-    return int(row[0]) if row else 0
+    ((count,),) = await scoped.tuples(_SQL["done_today"], values)
+    return int(count)
 
 
 async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
@@ -44,15 +44,15 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
     return await scoped.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
-async def head(scoped: ScopedTransaction) -> Head | None:
-    """The newest row of the agent's history; None: there is none."""
+async def head(scoped: ScopedTransaction) -> Head:
+    """The newest row of the agent's history; where there is none, what the first one will follow."""
     found = await scoped.rows(Head, _SQL["head"], {})
-    return found[0] if found else None
+    return found[0] if found else Head(seq=0, hash=first_hash(scoped.identity.agent_id))
 
 
 async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
-    return {row.seq: row.hash for row in await scoped.rows(Head, _SQL["hashes"], {"seqs": list(seqs)})}
+    return dict(await scoped.tuples(_SQL["hashes"], {"seqs": list(seqs)}))
 
 
 async def agents(database: Database) -> list[str]:
@@ -158,8 +158,7 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
     if isinstance(moment, datetime):
         ((seq,),) = await scoped.call("seq_at", key, moment)
         return int(seq)
-    last = await head(scoped)
-    newest = last.seq if last else 0
+    newest = (await head(scoped)).seq
     if moment > newest:
         raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
     return moment

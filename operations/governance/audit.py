@@ -16,14 +16,13 @@ from mnemic.policy.governance.audit import (
     Anchor,
     Anchors,
     contradictions,
-    first_hash,
     header_line,
     read_anchors,
     row_line,
     signed,
 )
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
-from mnemic.state.governance import AuditProblem, Head
+from mnemic.state.governance import AuditProblem
 from mnemic.state.settings import Settings
 from mnemic.storage import history
 from mnemic.storage.database import Database
@@ -61,7 +60,7 @@ async def anchor(actor: Actor, file: Path, key: str) -> Anchor:
     found = [*anchors.problems, *await _problems(actor, anchors)]
     if found:
         raise BrokenAuditError(found)
-    if head is None:
+    if head.seq == 0:
         raise InvalidInputError(_NO_HISTORY)
     made = signed(key, actor.identity.agent_id, head.seq, head.hash, datetime.now(UTC))
     await asyncio.to_thread(_append, file, made.model_dump_json())
@@ -88,7 +87,7 @@ async def export(actor: Actor) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
+        head = await history.head(scoped)
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.seq, PAGE):
         async with actor.transaction() as scoped:

@@ -24,10 +24,9 @@ class ServerThreads(ThreadSaver):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """A checkpoint by its id, or the thread's latest; None where there is none."""
-        try:
+        with suppress(MissingIdentityError):
             return await super().aget_tuple(config)
-        except MissingIdentityError:
-            return None
+        return None
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """The checkpoints of a thread, newest first; of no thread none."""
@@ -60,12 +59,10 @@ class ServerThreads(ThreadSaver):
             user = runtime.server_info.user if runtime and runtime.server_info else None
             return ThreadOwner.of(bind_identity(to_identity(context), user, thread_id))
         # a run that is nobody's must not take up somebody's thread for having its id
-        owner = (
-            next(iter(await self._owners(thread_id=str(thread_id))), None) if runtime is None and thread_id else None
-        )
-        if owner is None:
+        found = await self._owners(thread_id=str(thread_id)) if runtime is None and thread_id else []
+        if not found:
             raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
-        return owner
+        return found[0]
 
     async def _owners(self, **found_by: Any) -> list[ThreadOwner]:
         """Those whose threads they are, but for everybody whose threads the caller may not see."""
