@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.operations.governance.actor import Actor
-from mnemic.policy.categories import Allowlist
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.governance.rollback import described, require_allowed, steps_of
 from mnemic.state.errors import (
     ConcurrentChangeError,
@@ -27,7 +27,6 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
 from mnemic.storage import history, refinements
-from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -105,22 +104,18 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
 
 
 async def as_of(
-    database: Database,
-    identity: Identity,
-    allowlist: Allowlist,
-    key: str,
-    moment: int | datetime,
-    *,
-    with_closed: bool,
+    resources: Resources, identity: Identity, key: str, moment: int | datetime, *, with_closed: bool
 ) -> list[Memory]:
     """The memories that a scope key of the identity had at a moment, as far as the role may read them.
 
     Raises:
+        CategoryRefusedError: the role has no allowlist.
         InvalidInputError: none of the identity's scope keys, or no moment of the history.
     """
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: none of this identity's")
-    async with database.scoped(identity, categories=allowlist.categories) as scoped:
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         found = await history.as_of(scoped, key, moment, with_closed=with_closed)
     return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 
