@@ -1,68 +1,13 @@
-"""Whose a thread is, and threads of any other checkpointer, copied into ours with their whole history."""
+"""Threads of any other checkpointer, copied into ours with their whole history."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver
 
-from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity, to_identity
-from mnemic.storage.threads import ThreadOwner, ThreadSaver
-
-#: Where LangGraph puts the runtime of a run, with its context, for whoever is given the run's config.
-RUNTIME: Final = "__pregel_runtime"
-
-
-def owner_of_identity(who: Identity) -> ThreadOwner:
-    """Whose the identity's threads are: its agent's with its user, or with nobody in particular."""
-    return ThreadOwner(who.agent_id, who.user_id or "")
-
-
-def owner_of_run(config: RunnableConfig | None) -> ThreadOwner:
-    """Whose thread a run is about: as its config says, else its context.
-
-    Raises:
-        MissingIdentityError: neither says so.
-        RefusedIdentityError: they name different people.
-        InvalidInputError: an id in it cannot be used.
-    """
-    named = _named(config)
-    if not named:
-        raise MissingIdentityError(
-            "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or"
-            " compile it with memory.checkpointer(identity)"
-        )
-    if len(named) > 1:
-        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
-    return named.pop()
-
-
-def require_owner(owner: ThreadOwner, config: RunnableConfig | None) -> ThreadOwner:
-    """The owner whose threads a checkpointer keeps, whatever the run; one for somebody else would read the thread.
-
-    Raises:
-        RefusedIdentityError: the run names somebody else.
-        InvalidInputError: an id in it cannot be used.
-    """
-    if _named(config) - {owner}:
-        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
-    return owner
-
-
-def _named(config: RunnableConfig | None) -> set[ThreadOwner]:
-    """Whom a run's config and its context name."""
-    configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
-    context = getattr(configurable.get(RUNTIME), "context", None)
-    named = set[ThreadOwner]()
-    with suppress(MissingIdentityError):  # a host's own context may name nobody
-        named.add(owner_of_identity(to_identity(context)))
-    if configurable.get("agent_id") is not None:
-        who = Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))
-        named.add(owner_of_identity(who))
-    return named
+from mnemic.storage.threads import ThreadSaver
 
 
 async def copy_threads(

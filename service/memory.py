@@ -106,9 +106,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             CategoryRefusedError: the identity's role has no allowlist.
             InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
         """
-        allowlist = self.resources.categories.of_role(identity.role)
-        database = self.resources.database
-        return await rollback.as_of(database, identity, allowlist, scope_key, moment, with_closed=with_closed)
+        return await rollback.as_of(self.resources, identity, scope_key, moment, with_closed=with_closed)
 
     @check_arguments
     async def erase(

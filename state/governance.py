@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
@@ -17,22 +16,20 @@ Problem = Literal[
     "hash", "chain", "gap", "head", "contents", "erased", "replay", "relation", "entry", "cut", "rewritten", "anchor"
 ]
 
-EXPLANATIONS: Final = MappingProxyType[Problem, str](
-    {
-        "hash": "this row of the history is not as it was written",
-        "chain": "the row before this one is not the one it was written after",
-        "gap": "rows of the history are missing before this one",
-        "head": "the head names another row than the newest of the history",
-        "contents": "what the history holds of this change is gone, or not as it was written",
-        "erased": "what was erased is back in the history",
-        "replay": "this memory is not as its history left it",
-        "relation": "a relation of this memory is not as the history left it",
-        "entry": "what a search sees of this memory is not what its state allows",
-        "cut": "this row was anchored, and the history has none of this number any more",
-        "rewritten": "this row was anchored with another hash: the history was written anew",
-        "anchor": "this line of the anchors is none, or was not signed with this key",
-    }
-)
+EXPLANATIONS: Final[Mapping[Problem, str]] = {
+    "hash": "this row of the history is not as it was written",
+    "chain": "the row before this one is not the one it was written after",
+    "gap": "rows of the history are missing before this one",
+    "head": "the head names another row than the newest of the history",
+    "contents": "what the history holds of this change is gone, or not as it was written",
+    "erased": "what was erased is back in the history",
+    "replay": "this memory is not as its history left it",
+    "relation": "a relation of this memory is not as the history left it",
+    "entry": "what a search sees of this memory is not what its state allows",
+    "cut": "this row was anchored, and the history has none of this number any more",
+    "rewritten": "this row was anchored with another hash: the history was written anew",
+    "anchor": "this line of the anchors is none, or was not signed with this key",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +59,6 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainRow:
-    """One row of the chain; of a person's own with what was hashed, and the contents where they still exist."""
-
-    seq: int
-    prev: bytes
-    hash: bytes
-    #: None: somebody else's.
-    text: str | None
-    salt: bytes | None
-    #: As the database writes it, for the digests are of that.
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
     """How a rollback is to be done."""
 
@@ -100,13 +82,13 @@ class Operation:
     actor: str
     actor_kind: str
     #: Who brought words of somebody else that were formed in it.
-    brought_by: tuple[str, ...]
+    brought_by: list[str]
     reason: str
     session_id: str | None
     undo_of: UUID | None
     #: How often each event happened.
     events: dict[str, int]
-    scope_keys: tuple[str, ...]
+    scope_keys: list[str]
     token_delta: int
     #: Changes that a rollback in steps has still to make; 0: it is whole.
     left: int
@@ -222,10 +204,6 @@ class PastMemory:
     protected: bool
 
 
-#: Why something stays that an erasure came upon.
-WhyStaying = Literal["said by another", "shared", "rests on the same messages"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Concerned:
     """A memory or a message that an erasure would take, or leave."""
@@ -235,8 +213,8 @@ class Concerned:
     scope_key: str
     #: What it says, where that is the person's own to read.
     content: str | None
-    #: None: it goes.
-    stays: WhyStaying | None = None
+    #: Why; None: it goes.
+    stays: Literal["said by another", "shared", "rests on the same messages"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +232,3 @@ class Erasure:
     #: Of a dry run: what goes, and what stays and why.
     going: tuple[Concerned, ...] = ()
     staying: tuple[Concerned, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left."""
-        return self.left == 0

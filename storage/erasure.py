@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, LiteralString, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.state.governance import Concerned, Erasure
@@ -52,7 +52,7 @@ async def erase(
         return Erasure()
     work = _Work(database, who, begun.id, progress)
     for start in range(0, len(ids or ()), _PLANNED):
-        await database.write(who, partial(_plan, begun=begun, keys=keys, ids=(ids or ())[start : start + _PLANNED]))
+        await work.call("plan_erasure", keys, (ids or ())[start : start + _PLANNED])
     await work.carry_out()
     if ids is None or begun.is_whole:
         # until nothing is found that was formed meanwhile
@@ -79,7 +79,7 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
         if begun is None:
             return Erasure()
         for start in range(0, len(ids or ()), _PLANNED):
-            await _plan(scoped, begun, keys, (ids or ())[start : start + _PLANNED])
+            await scoped.call("plan_erasure", begun.id, keys, (ids or ())[start : start + _PLANNED])
         if ids is None or begun.is_whole:
             await scoped.call("plan_person", begun.id)
         while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
@@ -103,9 +103,9 @@ class _Work:
     id: UUID
     progress: Progress | None
     #: What it has taken, and whether it was a message.
-    gone: list[tuple[UUID, bool]] = field(default_factory=list)
+    gone: list[tuple[Any, ...]] = field(default_factory=list)
 
-    async def call(self, function: LiteralString, *values: int) -> int:
+    async def call(self, function: LiteralString, *values: object) -> int:
         """What a function makes of the erasure, in a transaction of its own."""
         return await self.database.write(self.who, lambda scoped: _number(scoped, function, self.id, *values))
 
@@ -120,18 +120,13 @@ class _Work:
                 left = max(0, left - len(gone))
                 self.progress(len(self.gone), left)
 
-    async def _step(self, scoped: ScopedTransaction) -> list[tuple[UUID, bool]]:
-        gone = await scoped.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
-        return [(item, is_message) for item, is_message in gone]
+    async def _step(self, scoped: ScopedTransaction) -> list[tuple[Any, ...]]:
+        return await scoped.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
 
 
 async def _begin(scoped: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
     found = await scoped.call("begin_erasure", keys, scoped.identity.actor)
     return _Begun(*found[0]) if found else None
-
-
-async def _plan(scoped: ScopedTransaction, begun: _Begun, keys: Sequence[str], ids: Sequence[UUID]) -> None:
-    await scoped.call("plan_erasure", begun.id, keys, ids)
 
 
 async def _number(scoped: ScopedTransaction, function: LiteralString, *values: object) -> int:

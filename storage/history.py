@@ -4,7 +4,6 @@ The database's functions plan a rollback and act; their rows become records here
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,8 +11,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from mnemic.policy.governance.audit import ChainRow, first_hash
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
-from mnemic.state.governance import AuditProblem, ChainRow, Head, Operation, PastMemory, Plan, PlanRow
+from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
@@ -32,8 +32,8 @@ async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
     """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = scoped.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
-    row = await (await scoped.execute(_SQL["done_today"], values)).fetchone()
-    return int(row[0]) if row else 0
+    ((count,),) = await scoped.tuples(_SQL["done_today"], values)
+    return int(count)
 
 
 async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
@@ -44,15 +44,15 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
     return await scoped.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
-async def head(scoped: ScopedTransaction) -> Head | None:
-    """The newest row of the agent's history; None: there is none."""
+async def head(scoped: ScopedTransaction) -> Head:
+    """The newest row of the agent's history; where there is none, what the first one will follow."""
     found = await scoped.rows(Head, _SQL["head"], {})
-    return found[0] if found else None
+    return found[0] if found else Head(seq=0, hash=first_hash(scoped.identity.agent_id))
 
 
 async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
-    return {row.seq: row.hash for row in await scoped.rows(Head, _SQL["hashes"], {"seqs": list(seqs)})}
+    return dict(await scoped.tuples(_SQL["hashes"], {"seqs": list(seqs)}))
 
 
 async def agents(database: Database) -> list[str]:
@@ -71,7 +71,7 @@ async def operations(
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
     values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
-    return [_operation(row) for row in await scoped.rows(dict, _SQL["operations"], values)]
+    return await scoped.rows(Operation, _SQL["operations"], values)
 
 
 async def operations_in(
@@ -158,8 +158,7 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
     if isinstance(moment, datetime):
         ((seq,),) = await scoped.call("seq_at", key, moment)
         return int(seq)
-    last = await head(scoped)
-    newest = last.seq if last else 0
+    newest = (await head(scoped)).seq
     if moment > newest:
         raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
     return moment
@@ -175,8 +174,3 @@ async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetim
     """The same for an administrator, closed ones too, without what they say."""
     seq = await seq_of(scoped, key, moment)
     return await scoped.rows(PastMemory, "select * from as_of_blind(%(key)s, %(seq)s)", {"key": key, "seq": seq})
-
-
-def _operation(row: dict[str, Any]) -> Operation:
-    lists = {name: tuple(row[name] or ()) for name in ("scope_keys", "brought_by")}
-    return Operation(**{**row, **lists, "events": dict(Counter(row["events"]))})

@@ -26,24 +26,8 @@ class Claim(NamedTuple):
     """What the run that holds a refinement knows it by."""
 
     id: UUID
-    scope_key: str
-    #: The run.
-    holder: UUID
-
-    @property
-    def lease(self) -> Lease:
-        """What the run holds while it works on the scope key."""
-        return Lease(work="refinement", scope_key=self.scope_key, holder=self.holder)
-
-
-class Running(NamedTuple):
-    """The session that has not ended on a scope key."""
-
-    id: UUID
-    #: Seconds since it began.
-    age: float
-    #: Whether somebody works on it now; else it was broken off.
-    is_held: bool
+    #: What the run holds while it works on the scope key.
+    lease: Lease
 
 
 class Progress(NamedTuple):
@@ -56,17 +40,11 @@ class Progress(NamedTuple):
     memories_before: int
 
 
-async def running(scoped: ScopedTransaction, key: str) -> Running | None:
-    """The session of this scope key that has not ended, if there is one."""
-    rows = await scoped.tuples(_SQL["running"], {"key": key})
-    return Running(*rows[0]) if rows else None
-
-
 async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
         "id": claim.id,
-        "key": claim.scope_key,
+        "key": claim.lease.scope_key,
         "actor": scoped.identity.actor,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
@@ -108,7 +86,7 @@ async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> Non
         RefinementOverError: the session has ended, or is no longer this run's.
     """
     ((is_running,),) = await scoped.call_with_head(
-        "begin_refinement_act", claim.id, claim.holder, uuid4(), scoped.identity.actor, reason
+        "begin_refinement_act", claim.id, claim.lease.holder, uuid4(), scoped.identity.actor, reason
     )
     if not is_running:
         raise RefinementOverError
@@ -139,19 +117,19 @@ async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], catego
         ConcurrentChangeError: one of them is not as it was read.
     """
     ordered = sorted(merged, key=lambda entry: entry.id)
-    closing = {"ids": [entry.id for entry in ordered], "versions": [entry.version for entry in ordered]}
-    if len(await scoped.tuples(_SQL["close_merged"], closing)) != len(ordered):
-        raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
-    new_id = uuid4()
     values = {
-        "ids": closing["ids"],
-        "id": new_id,
+        "ids": [entry.id for entry in ordered],
+        "versions": [entry.version for entry in ordered],
+        "id": uuid4(),
         "category": category,
         "content": content,
         "actor_id": scoped.identity.actor,
         "role": scoped.identity.role,
     }
-    return new_id if await scoped.tuples(_SQL["insert_merged"], values) else None
+    if len(await scoped.tuples(_SQL["close_merged"], values)) != len(ordered):
+        raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
+    rows = await scoped.tuples(_SQL["insert_merged"], values)
+    return rows[0][0] if rows else None
 
 
 async def rewrite(
@@ -205,8 +183,23 @@ async def finish(
     await leases.finish(scoped, claim.lease)
 
 
+async def running(scoped: ScopedTransaction, key: str) -> Refinement | None:
+    """The session of this scope key that has not ended, if there is one."""
+    return next(iter(await listed(scoped, [key], is_running=True)), None)
+
+
 async def listed(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, *, refinement_id: UUID | None = None, most: int = 1
+    scoped: ScopedTransaction,
+    keys: Sequence[str] | None,
+    *,
+    refinement_id: UUID | None = None,
+    is_running: bool = False,
+    most: int = 1,
 ) -> list[Refinement]:
-    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id."""
-    return await scoped.rows(Refinement, _SQL["listed"], {"keys": keys, "id": refinement_id, "most": most})
+    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id.
+
+    Args:
+        is_running: only those that have not ended.
+    """
+    values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": most}
+    return await scoped.rows(Refinement, _SQL["listed"], values)

@@ -4,10 +4,10 @@ The library's statements run as they are. What is added is whose threads exist f
 trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,11 +23,15 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 
+from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
+from mnemic.state.identity import Identity, to_identity
 from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
+#: Where LangGraph puts the runtime of a run, with its context, for whoever is given the run's config.
+RUNTIME: Final = "__pregel_runtime"
 
 
 class ThreadOwner(NamedTuple):
@@ -37,14 +41,48 @@ class ThreadOwner(NamedTuple):
     #: Empty for nobody.
     user_id: str = ""
 
+    @classmethod
+    def of(cls, who: Identity) -> Self:
+        """Whose the identity's threads are: its agent's with its user, or with nobody in particular."""
+        return cls(who.agent_id, who.user_id or "")
+
     @property
     def prefix(self) -> str:
         """How the ids of these threads begin in the saver's tables."""
         return "".join(f"{part.replace('%', '%25').replace('/', '%2F')}/" for part in self)
 
 
-#: Says whose thread a call is about, by its config; a listing of everything, a deletion and a pruning have none.
-OwnerOf = Callable[[RunnableConfig | None], ThreadOwner]
+def owner_of_run(config: RunnableConfig | None, *, only: ThreadOwner | None = None) -> ThreadOwner:
+    """Whose thread a run is about: as its config says, else its context.
+
+    Args:
+        config: of the run.
+        only: whose threads a checkpointer keeps, whatever the run; one for somebody else would read the thread.
+
+    Raises:
+        MissingIdentityError: neither says so.
+        RefusedIdentityError: they name different people, or another one than `only`.
+        InvalidInputError: an id in it cannot be used.
+    """
+    configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
+    context = getattr(configurable.get(RUNTIME), "context", None)
+    named = set[ThreadOwner]()
+    with suppress(MissingIdentityError):  # a host's own context may name nobody
+        named.add(ThreadOwner.of(to_identity(context)))
+    if configurable.get("agent_id") is not None:
+        named.add(ThreadOwner.of(Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))))
+    if only is not None and named - {only}:
+        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
+    if only is not None:
+        return only
+    if not named:
+        raise MissingIdentityError(
+            "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or"
+            " compile it with memory.checkpointer(identity)"
+        )
+    if len(named) > 1:
+        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
+    return named.pop()
 
 
 #: What the saver's call in this context is about, for the library passes it on to no method of its own:
@@ -62,14 +100,15 @@ class ThreadSaver(AsyncPostgresSaver):
 
     Args:
         database: whose pool it works over.
-        owner_of: whose thread a call is about; it raises where nobody can be found.
+        owner: whose threads it keeps; None: those of whoever each run is for. A listing of everything, a deletion and a
+            pruning are about no run.
     """
 
-    def __init__(self, database: Database, owner_of: OwnerOf) -> None:
+    def __init__(self, database: Database, owner: ThreadOwner | None = None) -> None:
         # a type that was not allowed comes back as plain data
         super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._database = database
-        self._owner_of = owner_of
+        self._only = owner
 
     async def setup(self) -> None:
         """Does nothing: `mnemic db migrate` makes the tables, as the library's own set-up would."""
@@ -79,17 +118,10 @@ class ThreadSaver(AsyncPostgresSaver):
         async with self._about(config) as inside:
             return await super().aget_tuple(inside)
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the library's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints of a thread, or of all the owner's, newest first."""
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints of a thread, or of all the owner's, newest first; the options are LangGraph's."""
         async with self._about(config) as inside:
-            listed = super().alist(inside if config else None, filter=filter, before=before, limit=limit)
+            listed = super().alist(inside if config else None, **options)
             # all at once: whoever reads them slowly must not keep a connection meanwhile
             found = [item async for item in listed]
         for item in found:
@@ -173,7 +205,7 @@ class ThreadSaver(AsyncPostgresSaver):
             return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
     async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
-        return self._owner_of(config)
+        return owner_of_run(config, only=self._only)
 
     @asynccontextmanager
     async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[RunnableConfig]:

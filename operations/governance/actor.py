@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -29,7 +29,8 @@ class Actor:
         Raises:
             InvalidInputError: no user and no session in the identity.
         """
-        keys = own_keys(identity)
+        # what groups and the agent share is for administrators
+        keys = tuple(key for key in identity.scope_keys if key.startswith(("user:", "session:")))
         if not keys:
             raise InvalidInputError("user_id: a person's own memories need the person's id, or a session")
         return cls(database, identity, keys)
@@ -39,22 +40,10 @@ class Actor:
         """An administrator of an agent, as the administrators' role, which has no right to any content."""
         return cls(database, Identity(agent_id=agent_id, actor_id=name), None)
 
-    @property
-    def administers(self) -> bool:
-        """Whether it is an administrator."""
-        return self.keys is None
-
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
-        return self.database.scoped(self.identity, administers=self.administers)
+        return self.database.scoped(self.identity, administers=self.keys is None)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
-        return await self.database.write(self.identity, act, administers=self.administers)
-
-
-def own_keys(identity: Identity) -> tuple[str, ...]:
-    """The scope keys that are a person's own; what groups and the agent share is for administrators."""
-    user = (scope_key("user", identity.user_id),) if identity.user_id else ()
-    session = (scope_key("session", identity.session_id),) if identity.session_id else ()
-    return user + session
+        return await self.database.write(self.identity, act, administers=self.keys is None)

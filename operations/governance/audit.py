@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,13 @@ from mnemic.policy.governance.audit import (
     Anchor,
     Anchors,
     contradictions,
-    first_hash,
     header_line,
     read_anchors,
     row_line,
     signed,
 )
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
-from mnemic.state.governance import AuditProblem, Head
+from mnemic.state.governance import AuditProblem
 from mnemic.state.settings import Settings
 from mnemic.storage import history
 from mnemic.storage.database import Database
@@ -60,7 +60,7 @@ async def anchor(actor: Actor, file: Path, key: str) -> Anchor:
     found = [*anchors.problems, *await _problems(actor, anchors)]
     if found:
         raise BrokenAuditError(found)
-    if head is None:
+    if head.seq == 0:
         raise InvalidInputError(_NO_HISTORY)
     made = signed(key, actor.identity.agent_id, head.seq, head.hash, datetime.now(UTC))
     await asyncio.to_thread(_append, file, made.model_dump_json())
@@ -71,7 +71,7 @@ async def _problems(actor: Actor, anchors: Anchors) -> Sequence[AuditProblem]:
     agent = actor.identity.agent_id
     async with actor.transaction() as scoped:
         found = await history.problems(scoped)
-        hashes = await history.hashes(scoped, anchors.seqs(agent))
+        hashes = await history.hashes(scoped, [made.seq for _, made in anchors.by_agent.get(agent, [])])
     return [*found, *contradictions(anchors, agent, hashes)]
 
 
@@ -87,7 +87,7 @@ async def export(actor: Actor) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.head(scoped) or Head(seq=0, hash=first_hash(who.agent_id))
+        head = await history.head(scoped)
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.seq, PAGE):
         async with actor.transaction() as scoped:
@@ -117,30 +117,27 @@ def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
     Raises:
         InvalidInputError: it cannot be read.
     """
-    try:
+    with _usable(file, "read"):
+        if may_miss and not file.exists():
+            return Anchors()
         with file.open("rb") as opened:
             return read_anchors(iter(partial(opened.readline, MAX_LINE), b""), key)
-    except FileNotFoundError:
-        if may_miss:
-            return Anchors()
-        raise InvalidInputError(f"{file} cannot be read: there is no such file") from None
-    except (OSError, ValueError) as error:
-        raise _unusable(file, "read", error) from None
 
 
 def _append(file: Path, line: str) -> None:
     """One write at the file's end, on the disk when this returns."""
+    with _usable(file, "written"), file.open("a+b") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
+        begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
+        opened.write(begin + line.encode() + b"\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+@contextmanager
+def _usable(file: Path, done: str) -> Iterator[None]:
     try:
-        with file.open("a+b") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
-            begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
-            opened.write(begin + line.encode() + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
+        yield
     except (OSError, ValueError) as error:
-        raise _unusable(file, "written", error) from None
-
-
-def _unusable(file: Path, done: str, error: OSError | ValueError) -> InvalidInputError:
-    reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else "no file can have that name"
-    return InvalidInputError(f"{file} cannot be {done}: {reason}")
+        reason = error.strerror if isinstance(error, OSError) else "no file can have that name"
+        raise InvalidInputError(f"{file} cannot be {done}: {reason or type(error).__name__}") from None

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.operations.governance.actor import Actor
-from mnemic.policy.categories import Allowlist
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.governance.rollback import described, require_allowed, steps_of
 from mnemic.state.errors import (
     ConcurrentChangeError,
@@ -27,7 +27,6 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
 from mnemic.storage import history, refinements
-from mnemic.storage.database import Database
 from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -57,39 +56,31 @@ async def list_refinements(actor: Actor, *, limit: int) -> list[Refinement]:
         return await refinements.listed(scoped, actor.keys, most=limit)
 
 
-async def undo(actor: Actor, op_ids: Sequence[UUID], options: RollbackOptions) -> Rollback:
-    """Undoes operations as one; of a person only their own part.
-
-    Raises:
-        UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
-        RollbackStoppedError: a part was done.
-    """
-    return await _carry_out(
-        actor, lambda scoped: history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade), options
-    )
-
-
-async def undo_all(
+async def undo(
     actor: Actor,
+    op_ids: Sequence[UUID] | None,
     options: RollbackOptions,
     *,
     session_id: str | None = None,
     since: datetime | None = None,
     refinement_id: UUID | None = None,
 ) -> Rollback:
-    """Undoes as one what agents did in a session since a moment, or what a refinement did.
+    """Undoes as one these operations, what agents did in a session since a moment, or what a refinement did.
+
+    Of a person only their own part.
 
     Raises:
-        MnemicError: as `undo`.
+        UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
+        RollbackStoppedError: a part was done.
     """
 
     async def plan(scoped: ScopedTransaction) -> Plan:
-        op_ids = await history.operations_in(
+        named = op_ids or await history.operations_in(
             scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id
         )
-        if refinement_id and not op_ids:
+        if refinement_id and not named:
             raise UnknownOperationError(_NO_REFINEMENT)
-        return await history.plan_undo(scoped, actor.keys, op_ids, cascade=options.cascade)
+        return await history.plan_undo(scoped, actor.keys, named, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)
 
@@ -108,27 +99,23 @@ async def restore(actor: Actor, key: str, moment: int | datetime, options: Rollb
             "shared (`Administration.restore`, or `mnemic restore` without --user)"
         )
     return await _carry_out(
-        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.administers), options
+        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.keys is None), options
     )
 
 
 async def as_of(
-    database: Database,
-    identity: Identity,
-    allowlist: Allowlist,
-    key: str,
-    moment: int | datetime,
-    *,
-    with_closed: bool,
+    resources: Resources, identity: Identity, key: str, moment: int | datetime, *, with_closed: bool
 ) -> list[Memory]:
     """The memories that a scope key of the identity had at a moment, as far as the role may read them.
 
     Raises:
+        CategoryRefusedError: the role has no allowlist.
         InvalidInputError: none of the identity's scope keys, or no moment of the history.
     """
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: none of this identity's")
-    async with database.scoped(identity, categories=allowlist.categories) as scoped:
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         found = await history.as_of(scoped, key, moment, with_closed=with_closed)
     return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 

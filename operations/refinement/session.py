@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementResult
+from mnemic.state.refinement import Batch, Budget, LedgerEntry, Refinement, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
@@ -43,7 +44,7 @@ class RefinementSession:
 
     async def transact(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
-        key = self.claim.scope_key
+        key = self.claim.lease.scope_key
         return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
 
     async def run_operation(
@@ -195,7 +196,7 @@ async def open_session(
     """
     key = lease.scope_key
     _require_refinable(resources, identity, key)
-    begun = RefinementSession(resources, {}, identity, Claim(uuid4(), key, lease.holder))
+    begun = RefinementSession(resources, {}, identity, Claim(uuid4(), lease))
 
     async def act(scoped: ScopedTransaction) -> tuple[RefinementResult, RefinementSession | None]:
         overrides, ledger = await scopes.agent_settings(scoped), await refinements.ledger(scoped)
@@ -221,13 +222,13 @@ async def open_session(
 
 
 def _to_do(
-    session: RefinementSession, ledger: Sequence[LedgerEntry], running: refinements.Running | None, *, forced: bool
+    session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, forced: bool
 ) -> RefinementResult:
     """What there is to do: due where it has outgrown its budget, was broken off, or there is something to force."""
     tokens, settings = sum(entry.tokens for entry in ledger), session.settings
     is_due = running is not None or tokens > settings.refinement_budget_tokens or (forced and bool(ledger))
     return {
-        "scope_key": session.claim.scope_key,
+        "scope_key": session.claim.lease.scope_key,
         "outcome": "planned" if is_due else "not_due",
         "refinement_id": str(running.id) if running else None,
         "resumed": running is not None,
@@ -254,8 +255,8 @@ def _require_refinable(resources: Resources, identity: Identity, key: str) -> No
         raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
 
 
-def _is_running(running: refinements.Running | None) -> RefinementRunningError:
-    age = running.age if running else 0
+def _is_running(running: Refinement | None) -> RefinementRunningError:
+    age = (datetime.now(UTC) - running.started_at).total_seconds() if running else 0
     return RefinementRunningError(
-        f"a refinement of this scope key has been running for {age:.0f} seconds: wait until it has ended"
+        f"a refinement of this scope key has been running for {max(0, age):.0f} seconds: wait until it has ended"
     )

@@ -8,17 +8,17 @@ newest: of the person's own all there is, of everybody else's the two hashes tha
 sha256 is all that is needed.
 """
 
-import hashlib
 import hmac
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mnemic.state.governance import AuditProblem, ChainRow, Head
+from mnemic.state.governance import AuditProblem, Head
 from mnemic.state.identity import HostId, scope_key
 
 #: Goes into every signature, so that none of another form or purpose passes for one.
@@ -71,10 +71,6 @@ class Anchors:
 
     by_agent: Mapping[str, list[tuple[int, Anchor]]] = field(default_factory=dict)
     problems: tuple[AuditProblem, ...] = ()
-
-    def seqs(self, agent_id: str) -> list[int]:
-        """The rows of an agent that are anchored."""
-        return [anchor.seq for _, anchor in self.by_agent.get(agent_id, [])]
 
 
 def signed(key: str, agent_id: str, seq: int, row_hash: bytes, moment: datetime) -> Anchor:
@@ -133,13 +129,18 @@ class _Header(_Line):
     lines: dict[str, str]
 
 
-class _Link(_Line):
+class ChainRow(_Line):
+    """One row of the chain; of a person's own with what was hashed, and the contents where they still exist."""
+
     seq: int
     prev: _Hex
     hash: _Hex
+    #: The hashed text as an object, for whoever reads the file.
     row: dict[str, Any] | None = None
+    #: None: somebody else's.
     text: str | None = None
     salt: _Hex | None = None
+    #: As the database writes it, for the digests are of that.
     before: str | None = None
     after: str | None = None
 
@@ -176,17 +177,13 @@ def header_line(agent: str, user: str | None, scope_keys: Sequence[str], head: H
 
 def row_line(row: ChainRow) -> str:
     """A further line."""
-    link: dict[str, Any] = {"seq": row.seq, "prev": row.prev.hex(), "hash": row.hash.hex()}
-    if row.text is not None:
-        link |= {"row": _row(row.text), "text": row.text}
-    if row.salt is not None:
-        link |= {"salt": row.salt.hex(), "before": row.before, "after": row.after}
-    return json.dumps(link)
+    shown = {"row": None if row.text is None else _row(row.text)}
+    return row.model_copy(update=shown).model_dump_json(exclude_none=True, ensure_ascii=True)
 
 
 def first_hash(agent: str) -> bytes:
     """What the first row of an agent's history follows."""
-    return hashlib.sha256(agent.encode()).digest()
+    return sha256(agent.encode()).digest()
 
 
 def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
@@ -198,7 +195,7 @@ def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
     check = _Check(header)
     for number, line in numbered:
         if line.strip():
-            check.add(number, _parsed(_Link, line))
+            check.add(number, _parsed(ChainRow, line))
     return check.result()
 
 
@@ -215,7 +212,7 @@ class _Check:
         self._expect(is_theirs, "the person's own scope key is not among those of the header")
         self._expect(header.columns == list(COLUMNS), "another form of the hashed text than this version reads")
 
-    def add(self, number: int, link: _Link | None) -> None:
+    def add(self, number: int, link: ChainRow | None) -> None:
         self._line = number
         self._found.rows += 1
         if link is None:
@@ -238,9 +235,9 @@ class _Check:
         self._expect(ends, "the last row is not the one that the header names")
         return self._found
 
-    def _check_own(self, link: _Link, text: str) -> None:
+    def _check_own(self, link: ChainRow, text: str) -> None:
         row = _row(text)
-        self._expect(_sha256(text.encode("utf-8", "replace")) == link.hash, "the text is not what was hashed")
+        self._expect(_digest("", text) == link.hash, "the text is not what was hashed")
         self._expect(link.row == row, "the row is not its text")
         named = (row.get("version"), row.get("agent_id"), row.get("seq"), row.get("prev"))
         self._expect(named == ("h1", self._header.agent, link.seq, link.prev), "the text is another row's")
@@ -287,8 +284,6 @@ def _json(text: str) -> object:
 
 
 def _digest(salt: str, contents: str | None) -> str | None:
-    return None if contents is None else _sha256(bytes.fromhex(salt) + contents.encode("utf-8", "replace"))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    if contents is None:
+        return None
+    return sha256(bytes.fromhex(salt) + contents.encode("utf-8", "replace")).hexdigest()

@@ -51,13 +51,9 @@ def steps_of(plan: Plan, most: int) -> list[Sequence[PlanRow]]:
     """Parts of about so many changes: relations first, since messages follow them; then closures; then returns."""
     if len(plan.todo) <= most:
         return [plan.todo]
-    links, closed, tied, opened = (
-        [row for row in plan.todo if row.turn in turns]
-        # what takes the place of another memory that moves goes with it in one step
-        for turns in ((None,), (0, 1), (2,), (3,))
-    )
-    return [part for part in (*_parts(links, most), *_parts(closed, most), tied, *_parts(opened, most)) if part]
-
-
-def _parts(rows: Sequence[PlanRow], most: int) -> list[Sequence[PlanRow]]:
-    return [rows[start : start + most] for start in range(0, len(rows), most)]
+    steps: list[Sequence[PlanRow]] = []
+    # what takes the place of another memory that moves goes with it in one step
+    for turns, size in (((None,), most), ((0, 1), most), ((2,), len(plan.todo)), ((3,), most)):
+        rows = [row for row in plan.todo if row.turn in turns]
+        steps += [rows[start : start + size] for start in range(0, len(rows), size)]
+    return steps

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from mnemic import __version__
-from mnemic.policy.auth_tokens import encode_token, new_claims
+from mnemic.policy.auth_tokens import new_token
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
@@ -68,8 +68,8 @@ async def token(
         raise ConfigurationError(
             "tokens are signed: set MNEMIC_SERVER_KEY to a secret of at least 16 characters, the server's own"
         )
-    claims = new_claims(user, tuple(agent or ()), tuple(group or ()), days=days, now=datetime.now(UTC))
-    signed, ends = encode_token(claims, key.get_secret_value()), datetime.fromtimestamp(claims.expires, UTC)
+    secret, now = key.get_secret_value(), datetime.now(UTC)
+    signed, ends = new_token(user, agent or (), group or (), secret, days=days, now=now)
     report({"token": signed, "expires": ends}, [verbatim(signed)], as_json=as_json)
     if not as_json:
         say(f"it holds until {ends:%Y-%m-%d %H:%M} UTC")

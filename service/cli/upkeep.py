@@ -89,9 +89,9 @@ async def erase(
     missing = sorted({*ids}.difference(done.erased, (item.id for item in done.going)))
     if missing:
         say(f"no memory or message of this person, or erased already: {' '.join(map(str, missing))}")
-    if not done.is_complete:
+    if done.left:
         say(f"{done.left} are left, for more is written all the time: the same command goes on")
-    exit_if_wrong(missing or not done.is_complete)
+    exit_if_wrong(missing or done.left)
 
 
 async def _erase(who: Identity, ids: Sequence[UUID], *, dry_run: bool) -> Erasure:

@@ -99,7 +99,7 @@ class TimeMachine(ABC, Generic[Whose]):
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.undo_all(self._acting(whose), options, session_id=session_id, since=since)
+        return await rollback.undo(self._acting(whose), None, options, session_id=session_id, since=since)
 
     @check_arguments
     async def undo_refinement(
@@ -118,7 +118,7 @@ class TimeMachine(ABC, Generic[Whose]):
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.undo_all(self._acting(whose), options, refinement_id=to_uuid(refinement_id))
+        return await rollback.undo(self._acting(whose), None, options, refinement_id=to_uuid(refinement_id))
 
     @check_arguments
     async def restore(

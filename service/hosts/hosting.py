@@ -1,7 +1,6 @@
 """Memory in a host's own agent or graph, as methods of `Mnemic`: tools, middleware, nodes, threads."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
@@ -11,7 +10,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from mnemic.operations.run.identity import identity_of
-from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
+from mnemic.operations.threads import copy_threads
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.conversation import MemoryBase
 from mnemic.service.hosts.middleware import MemoryMiddleware
@@ -21,7 +20,7 @@ from mnemic.state.graphs import SearchMode
 from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
 from mnemic.state.query import BudgetTokens
 from mnemic.state.supervisor import MemoryState, ThreadStatus
-from mnemic.storage.threads import ThreadSaver
+from mnemic.storage.threads import ThreadOwner, ThreadSaver
 from mnemic.tools.memory import make_tools
 
 #: A node for any host's graph, whatever its state and its context are.
@@ -141,8 +140,8 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
-        whose = None if identity is None else owner_of_identity(to_identity(identity))
-        return ThreadSaver(self.resources.database, partial(require_owner, whose) if whose else owner_of_run)
+        whose = None if identity is None else ThreadOwner.of(to_identity(identity))
+        return ThreadSaver(self.resources.database, whose)
 
     @check_arguments
     def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:

@@ -38,8 +38,9 @@ select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs
 
 -- exported --
 -- For a person: rows of the chain, with all there is of those of the person's own scope keys.
-select l.seq, l.prev, l.hash, case when h.seq is not null then history_text(h) end as text,
-       c.salt, c.before::text as before, c.after::text as after
+select l.seq, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
+       case when h.seq is not null then history_text(h) end as text,
+       encode(c.salt, 'hex') as salt, c.before::text as before, c.after::text as after
   from chain_links(%(after)s, %(last)s) as l
   left join history h on h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = any(%(own)s)
                      and h.seq = l.seq
@@ -50,10 +51,12 @@ select l.seq, l.prev, l.hash, case when h.seq is not null then history_text(h) e
 -- What was done to the visible scope keys, newest first; the rows of one operation as one, and the steps of one rollback.
 select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as first_seq, max(h.seq) as last_seq,
        max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
-       min(h.session_id) as session_id, (array_agg(h.meta -> 'brought_by'))[1] as brought_by,
+       min(h.session_id) as session_id, coalesce((array_agg(h.meta -> 'brought_by'))[1], '[]') as brought_by,
        (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
-       array_agg(distinct h.scope_key) filter (where h.scope_key is not null) as scope_keys,
-       array_agg(h.event) as events, coalesce(min((h.meta ->> 'left')::integer), 0) as left
+       coalesce(array_agg(distinct h.scope_key) filter (where h.scope_key is not null), '{}') as scope_keys,
+       (select jsonb_object_agg(event, many)
+          from (select event, count(*) as many from unnest(array_agg(h.event)) as event group by event) as e) as events,
+       coalesce(min((h.meta ->> 'left')::integer), 0) as left
   from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
    and (%(session_id)s::text is null or h.session_id = %(session_id)s)

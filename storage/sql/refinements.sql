@@ -1,9 +1,3 @@
--- running --
--- The session that has not ended on this scope key, how long it has run, and whether somebody works on it now.
-select r.id, extract(epoch from clock_timestamp() - r.started_at)::float8, is_held(r)
-  from refinements r
- where r.agent_id = %(agent_id)s and r.scope_key = %(key)s and r.scope_key = any(%(scope_keys)s) and r.ended is null;
-
 -- begin --
 -- A session's row, with what there is when it begins.
 insert into refinements (agent_id, id, scope_key, actor, target_tokens, tokens_before, memories_before)
@@ -116,7 +110,7 @@ select id, scope_key, started_at, actor, ended, ended_at, ended is null and is_h
        updated, deleted, protected, removed, journal_id
   from refinements r
  where agent_id = %(agent_id)s and (%(keys)s::text[] is null or scope_key = any(%(keys)s))
-   and (%(id)s::uuid is null or id = %(id)s)
+   and (%(id)s::uuid is null or id = %(id)s) and (ended is null or not %(is_running)s)
  order by started_at desc, id limit %(most)s;
 
 -- rewrite --

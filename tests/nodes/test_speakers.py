@@ -99,7 +99,7 @@ async def test_where_the_host_says_that_several_speak_it_is_theirs_and_says_who_
     (added,) = await memory.history(ANA, known.id)
     assert (added.actor, added.brought_by) == ("mallory", ["mallory"])
     told = await memory.operations(ANA)
-    assert [(item.reason, item.brought_by) for item in told] == [("formation", ("mallory",))]
+    assert [(item.reason, item.brought_by) for item in told] == [("formation", ["mallory"])]
     meta = superuser.execute("select distinct meta from mnemic.history").fetchall()
     assert meta == [({"brought_by": ["mallory"]},)]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mnemic.policy.governance.audit import (
     COLUMNS,
     MAX_LINE,
+    ChainRow,
     check_export,
     contradictions,
     first_hash,
@@ -20,7 +21,7 @@ from mnemic.policy.governance.audit import (
     row_line,
     signed,
 )
-from mnemic.state.governance import EXPLANATIONS, ChainRow, Head
+from mnemic.state.governance import EXPLANATIONS, Head
 
 # -- anchors
 
@@ -45,7 +46,8 @@ def test_an_anchor_is_one_line_that_the_key_reads_again() -> None:
         "mac": "6d027364bfd8f529aa170b1b91408d304de186933f7615144f495f7f2345309b",
     }
     anchors = read_anchors([b"\n", LINE, b"  \r\n"], KEY)
-    assert (anchors.seqs("harbor"), anchors.seqs("museum"), anchors.problems) == ([7], [], ())
+    found = {agent: [(line, made.seq) for line, made in held] for agent, held in anchors.by_agent.items()}
+    assert (found, anchors.problems) == ({"harbor": [(2, 7)]}, ())
     assert anchor_problems(LINE, key=KEY + "!") == [1]
 
 
@@ -53,7 +55,7 @@ def test_the_longest_agents_id_fits_in_a_line() -> None:
     for agent in ("x" * 128, "ü" * 64, '"' * 128, "🐝" * 32):
         line = signed(KEY, agent, 2**63 - 1, HASH, MORNING).model_dump_json()
         assert len(line) < MAX_LINE
-        assert read_anchors([line.encode()], KEY).seqs(agent) == [2**63 - 1]
+        assert [*read_anchors([line.encode()], KEY).by_agent] == [agent]
 
 
 def another(**fields: object) -> bytes:
@@ -103,7 +105,7 @@ def test_a_history_contradicts_an_anchor_by_another_hash_or_by_none() -> None:
 
 # -- exports
 
-KEYS = ["user:ana", "session:s1"]
+KEYS, FIRST = ["user:ana", "session:s1"], first_hash("harbor").hex()
 SALT, BEFORE, AFTER = b"salt", '{"state": "active"}', '{"content": "Ana keeps bees, Zoë says."}'
 
 
@@ -111,32 +113,31 @@ def digest(contents: str | None) -> str | None:
     return None if contents is None else hashlib.sha256(SALT + contents.encode()).hexdigest()
 
 
-def own(seq: int, prev: bytes, event: str = "UPDATE", *, memory: str = "m1") -> ChainRow:
+def own(seq: int, prev: str, event: str = "UPDATE", *, memory: str = "m1") -> ChainRow:
     """A row of the person's, with its contents."""
     before = None if event == "ADD" else BEFORE
     values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": "harbor", "seq": seq, "event": event}
     values |= {"memory_id": memory, "scope_key": "user:ana", "meta": {"a": 0.5}}
     values |= {"before_digest": digest(before), "after_digest": digest(AFTER)}
-    text = json.dumps(list((values | {"prev": prev.hex()}).values()), ensure_ascii=False)
-    row_hash = hashlib.sha256(text.encode()).digest()
+    text = json.dumps(list((values | {"prev": prev}).values()), ensure_ascii=False)
+    row_hash = hashlib.sha256(text.encode()).hexdigest()
     before = None if event == "ERASE" else before
-    return ChainRow(seq=seq, prev=prev, hash=row_hash, text=text, salt=SALT, before=before, after=AFTER)
+    return ChainRow(seq=seq, prev=prev, hash=row_hash, text=text, salt=SALT.hex(), before=before, after=AFTER)
 
 
 def bare(row: ChainRow, *, foreign: bool) -> ChainRow:
     """The row of somebody else, or one whose contents were erased."""
-    text = None if foreign else row.text
-    return ChainRow(seq=row.seq, prev=row.prev, hash=row.hash, text=text, salt=None, before=None, after=None)
+    return ChainRow(seq=row.seq, prev=row.prev, hash=row.hash, text=None if foreign else row.text)
 
 
 def export() -> list[str]:
     """A row of the person's, somebody's, one that was erased, its erasure, somebody's."""
     rows: list[ChainRow] = []
     for seq in range(1, 6):
-        last = rows[-1].hash if rows else first_hash("harbor")
+        last = rows[-1].hash if rows else FIRST
         row = own(seq, last, "ERASE" if seq == 4 else "UPDATE", memory="m3" if seq in (3, 4) else "m1")
         rows.append(bare(row, foreign=seq in (2, 5)) if seq in (2, 3, 5) else row)
-    return [header_line("harbor", "ana", KEYS, Head(seq=5, hash=rows[-1].hash)), *map(row_line, rows)]
+    return [header_line("harbor", "ana", KEYS, Head(seq=5, hash=bytes.fromhex(rows[-1].hash))), *map(row_line, rows)]
 
 
 EXPORT = export()
@@ -226,8 +227,8 @@ def test_whatever_was_changed_is_named(change: str) -> None:
 
 def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> None:
     """The digest runs over salt and text together, and so it fits wherever the one ends."""
-    row = own(1, first_hash("harbor"), "ADD")
-    header = header_line("harbor", "ana", KEYS, Head(seq=1, hash=row.hash))
+    row = own(1, FIRST, "ADD")
+    header = header_line("harbor", "ana", KEYS, Head(seq=1, hash=bytes.fromhex(row.hash)))
     assert check_export([header, row_line(row)]).problems == []
     for at in range(1, len(AFTER)):
         beginning, rest = SALT + AFTER[:at].encode(), AFTER[at:]
@@ -237,9 +238,9 @@ def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> Non
 
 
 def test_contents_that_no_later_erasure_took_were_kept_back() -> None:
-    erasure = own(1, first_hash("harbor"), "ERASE")
+    erasure = own(1, FIRST, "ERASE")
     later = bare(own(2, erasure.hash), foreign=False)
-    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=later.hash))
+    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=bytes.fromhex(later.hash)))
     assert reasons([header, row_line(erasure), row_line(later)]) == [(3, KEPT_BACK)]
 
 

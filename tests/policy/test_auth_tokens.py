@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy import auth_tokens
-from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, encode_token, new_claims
+from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, new_token
 from mnemic.policy.governance.audit import signed
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
 KEY = "a key of sixteen characters"
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-HELD = new_claims("ana", ("guide",), ("harbor", "pier"), days=7, now=NOW)
-TOKEN = encode_token(HELD, KEY)
+TOKEN, END = new_token("ana", ["guide"], ["harbor", "pier"], KEY, days=7, now=NOW)
 
 
 def test_a_token_holds_until_its_last_second() -> None:
-    end = NOW + timedelta(days=7)
-    assert decode_token(TOKEN, KEY, end - timedelta(seconds=1)) == HELD
-    assert (HELD.user, HELD.agents, HELD.groups) == ("ana", ("guide",), ("harbor", "pier"))
-    assert decode_token(TOKEN, KEY, end) is None
+    held = decode_token(TOKEN, KEY, END - timedelta(seconds=1))
+    assert held
+    assert (held.user, held.agents, held.groups) == ("ana", ("guide",), ("harbor", "pier"))
+    assert NOW + timedelta(days=7) == END
+    assert decode_token(TOKEN, KEY, END) is None
     assert decode_token(TOKEN, "another key of many characters", NOW) is None
 
 
@@ -97,11 +97,11 @@ def test_whatever_is_sent_is_no_token_and_no_error(text: str) -> None:
 def test_a_token_has_an_end_and_names_usable_ids_alone(named: str, wrong: Any) -> None:
     given: dict[str, Any] = {"user": "ana", "agents": (), "groups": (), "days": 1, named: wrong}
     with pytest.raises(InvalidInputError, match=named) as refused:
-        new_claims(**given, now=NOW)
+        new_token(**given, key=KEY, now=NOW)
     assert refused.value.__cause__ is None
 
 
 def test_a_token_that_no_server_would_take_is_not_made() -> None:
     many = tuple(f"{n:0128}" for n in range(MAX_GROUPS))
     with pytest.raises(InvalidInputError, match="too long"):
-        encode_token(new_claims("ana", many, many, days=1, now=NOW), KEY)
+        new_token("ana", many, many, KEY, days=1, now=NOW)

@@ -63,7 +63,7 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     assert (newest.op_id, newest.undo_of, newest.events) == (undone.op_id, forgot, {"RESTORE": 1})
     who = {"Mnemic": ("ana", "person"), "Administration": ("administrator", "admin")}[face]
     assert (newest.actor, newest.actor_kind, newest.reason) == (*who, "undo")
-    assert (newest.scope_keys, newest.token_delta) == (("user:ana",), 4)
+    assert (newest.scope_keys, newest.token_delta) == (["user:ana"], 4)
     assert await living() == {BEES, BOAT}
     await machine.undo(whose, undone.op_id, stored)
     assert await living() == set()
@@ -152,11 +152,11 @@ async def test_all_of_it_is_undone_and_done_again(
 ) -> None:
     refinement_id = await merged(memory, model)
     before = everything(superuser)
-    planned = await rollback.undo_all(actor, DRY, refinement_id=refinement_id)
+    planned = await rollback.undo(actor, None, DRY, refinement_id=refinement_id)
     assert (planned.op_id, len(planned.changes)) == (None, 4)
     assert everything(superuser) == before
 
-    undone = await rollback.undo_all(actor, OPTIONS, refinement_id=refinement_id)
+    undone = await rollback.undo(actor, None, OPTIONS, refinement_id=refinement_id)
     assert undone.op_id is not None
     assert living(superuser) == {SHORT, ENGLISH}
     await undo(actor, undone.op_id)

@@ -9,10 +9,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from mnemic import Mnemic
-from mnemic.operations.threads import RUNTIME, owner_of_run
 from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.storage.threads import ThreadOwner
+from mnemic.storage.threads import RUNTIME, ThreadOwner, owner_of_run
 from tests.support.server import Clone
 from tests.support.threads import (
     DURABILITIES,

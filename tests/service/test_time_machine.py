@@ -11,7 +11,7 @@ import pytest
 
 from mnemic.operations.governance import retention, rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.policy.categories import Allowlist
+from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ContentErasedError, InvalidInputError, RollbackRefusedError, UnknownOperationError
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
@@ -38,7 +38,7 @@ from tests.support.worlds import memory as new_memory
 BO = identity("bo", session="s2")
 BEES, PORTO, BOAT = "Ana keeps bees.", "Ana lives in Porto.", "Ana has a boat."
 UNKNOWN = uuid.UUID(int=1)
-ALL = Allowlist(categories=("profile", "procedural"), standing=True)
+OWN = ANA.model_copy(update={"role": "owner"})
 #: The database's own check of a person's keys switched off.
 EVERY_KEY = "create or replace function mnemic.own_keys(p_keys text[]) returns text[] language sql return p_keys"
 
@@ -135,7 +135,7 @@ async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
     (bees,) = await saved(db, BEES)
     set_protected(superuser, bees)
     before, first = everything(superuser), op_ids(superuser)[0]
-    if actor.administers:
+    if actor.keys is None:
         assert (await undo(actor, first, cascade=True)).changes
         assert states(superuser) == {BEES: "soft_deleted"}
     else:
@@ -173,7 +173,7 @@ async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
             return await undo(actor, first, cascade=True, **options)
         if what == "restore":
             return await restore(actor, "user:ana", 2, **options)
-        return await rollback.undo_all(actor, RollbackOptions(**options), session_id="s1", since=began)
+        return await rollback.undo(actor, None, RollbackOptions(**options), session_id="s1", since=began)
 
     planned = await act(dry_run=True)
     assert everything(superuser) == before
@@ -195,14 +195,14 @@ async def test_unknown_operations_and_those_of_others_are_refused_alike(
     own, of_bo = op_ids(superuser)
     foreign = op_ids(superuser, "museum")[0]
     before, messages = everything(superuser), set[str]()
-    for ops in ([UNKNOWN], [own, UNKNOWN], [foreign], *([] if actor.administers else [[of_bo]])):
+    for ops in ([UNKNOWN], [own, UNKNOWN], [foreign], *([] if actor.keys is None else [[of_bo]])):
         for options in ({}, {"cascade": True, "skip_erased": True}, {"dry_run": True}):
             with pytest.raises(UnknownOperationError) as caught:
                 await undo(actor, *ops, **options)
             messages.add(str(caught.value))
     assert len(messages) == 1
     assert everything(superuser) == before
-    if actor.administers:
+    if actor.keys is None:
         assert (await undo(actor, of_bo)).changes  # the control
 
 
@@ -214,9 +214,9 @@ async def test_of_an_operation_on_shared_keys_too_a_person_undoes_their_own_part
     (op,) = op_ids(superuser)
     done = await undo(actor, op)
 
-    expected = dict.fromkeys(texts.values(), "soft_deleted" if actor.administers else "active")
+    expected = dict.fromkeys(texts.values(), "soft_deleted" if actor.keys is None else "active")
     assert states(superuser) == {**expected, BEES: "soft_deleted"}
-    assert len(done.changes) == (4 if actor.administers else 1)
+    assert len(done.changes) == (4 if actor.keys is None else 1)
     assert done.op_id
     await undo(actor, done.op_id)
     assert set(states(superuser).values()) == {"active"}
@@ -311,7 +311,7 @@ async def test_an_operation_is_restored_whole_or_not_at_all(
 
 
 async def test_a_past_moment_is_read_in_words_or_blind(
-    person: Actor, administrator: Actor, db: Database, superuser: psycopg.Connection
+    person: Actor, administrator: Actor, db: Database, resources: Resources, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees)
@@ -323,16 +323,16 @@ async def test_a_past_moment_is_read_in_words_or_blind(
         3: {BEES: "soft_deleted", PORTO: "active"},
         newest.ts: {BEES: "soft_deleted", PORTO: "active", BOAT: "active"},
     }
-    assert len(await rollback.as_of(db, ANA, ALL, "user:ana", 1, with_closed=False)) == 1  # within an operation
+    assert len(await rollback.as_of(resources, OWN, "user:ana", 1, with_closed=False)) == 1  # within an operation
     for moment, expected in past.items():
         for closed in (False, True):
             seen = {text: state for text, state in expected.items() if closed or state == "active"}
-            own = await rollback.as_of(db, ANA, ALL, "user:ana", moment, with_closed=closed)
+            own = await rollback.as_of(resources, OWN, "user:ana", moment, with_closed=closed)
             blind = await rollback.as_of_blind(administrator, "user:ana", moment, with_closed=closed)
             assert {item.content: item.state for item in own} == seen
             assert {(item.id, item.state) for item in blind} == {(item.id, item.state) for item in own}
     await retention.erase(person, [bees.id], dry_run=False, progress=None)
-    own = await rollback.as_of(db, ANA, ALL, "user:ana", 2, with_closed=False)
+    own = await rollback.as_of(resources, OWN, "user:ana", 2, with_closed=False)
     assert {(item.id, item.content, item.state) for item in own} == {
         (bees.id, "", "purged"),
         (porto.id, PORTO, "active"),
@@ -343,22 +343,23 @@ async def test_a_past_moment_is_read_in_words_or_blind(
 
 
 async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_keys(
-    person: Actor, db: Database
+    resources: Resources, db: Database
 ) -> None:
     procedure = replace(new_memory("1. Ring the bell."), category="procedural")
     await remember(db, ANA, new_memory(BEES), procedure, new_memory(PORTO, kind="core"))
     await saved(db, BOAT, key="group:crew")
-    for allowlist, seen in (
-        (ALL, {BEES, PORTO, procedure.content}),
-        (Allowlist(categories=("profile",), standing=True), {BEES, PORTO}),
-        (Allowlist(categories=("profile", "procedural")), {BEES, procedure.content}),
+    for role, seen in (
+        ("owner", {BEES, PORTO, procedure.content}),
+        ("supervisor", {BEES, PORTO}),
+        ("planner", {procedure.content}),
     ):
-        found = await rollback.as_of(db, ANA, allowlist, "user:ana", 4, with_closed=False)
+        who = ANA.model_copy(update={"role": role})
+        found = await rollback.as_of(resources, who, "user:ana", 4, with_closed=False)
         assert {item.content for item in found} == seen
-    assert [item.content for item in await rollback.as_of(db, ANA, ALL, "group:crew", 4, with_closed=False)] == [BOAT]
+    assert [item.content for item in await rollback.as_of(resources, OWN, "group:crew", 4, with_closed=False)] == [BOAT]
     for key in ("user:bo", "group:club", "session:s2", "agent:museum"):
         with pytest.raises(InvalidInputError):
-            await rollback.as_of(db, ANA, ALL, key, 1, with_closed=False)
+            await rollback.as_of(resources, OWN, key, 1, with_closed=False)
 
 
 async def _add(text: str, scoped: ScopedTransaction) -> None:

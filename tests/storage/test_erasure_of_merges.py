@@ -149,7 +149,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
     forks, cups, both, session = await merged_once(world)
     await erase(world.db, both)
-    await rollback.undo_all(owning(world.db, ANA, MINE), RollbackOptions(), refinement_id=session.id)
+    await rollback.undo(owning(world.db, ANA, MINE), None, RollbackOptions(), refinement_id=session.id)
 
     assert world.states(forks, cups, both) == ["active", "active", "purged"]
 
@@ -157,7 +157,7 @@ async def test_an_erasure_stands_in_no_undos_way(world: World) -> None:
 async def test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile(world: World) -> None:
     forks, cups, both, session = await merged_once(world)
     ana = owning(world.db, ANA, MINE)
-    undone = await rollback.undo_all(ana, RollbackOptions(), refinement_id=session.id)
+    undone = await rollback.undo(ana, None, RollbackOptions(), refinement_id=session.id)
     await erase(world.db, both)
     assert undone.op_id
     await undo(ana, undone.op_id, skip_erased=True)

@@ -257,7 +257,9 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(
 ) -> None:
     async with fresh_db.database() as db:
         await _stored(db)
-        session = (await begun(db, ANA))._replace(**({"holder": uuid4()} if who == ANA else {}))  # type: ignore[arg-type]
+        session = await begun(db, ANA)
+        if who == ANA:
+            session = session._replace(lease=session.lease._replace(holder=uuid4()))
 
         with pytest.raises(RefinementOverError):
             await operate(db, who, beginning(session, "merge"))

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from mnemic.state.errors import ConcurrentChangeError, RefusedError
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.threads import ThreadOwner, ThreadSaver
+from mnemic.storage.threads import ThreadSaver
 from tests.support.erasing import places
 from tests.support.server import Clone
 from tests.support.threads import (
@@ -167,10 +167,10 @@ async def test_a_host_is_interrupted_and_goes_on_in_another_process(
 @pytest.mark.thorough
 async def test_fifty_threads_at_once_keep_to_themselves_on_ten_connections(clean_db: Clone) -> None:
     async with clean_db.database(Settings(pool_size=CONNECTIONS)) as db:
-        host = answering(ThreadSaver(db, lambda config: ThreadOwner("harbor", config["configurable"]["user_id"])))  # type: ignore[index]
+        host = answering(ThreadSaver(db))
 
         async def talk(number: int) -> list[str]:
-            config = at(f"t{number % 5}", user_id=f"user {number}")
+            config = at(f"t{number % 5}", agent_id="harbor", user_id=f"user {number}")
             for turn in range(TURNS):
                 last = await host.ainvoke(said(f"{number}:{turn}"), config, durability=DURABILITIES[number % 3])
             saved = (await host.aget_state(config)).values

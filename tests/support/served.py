@@ -19,7 +19,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from mnemic.policy.auth_tokens import encode_token, new_claims
+from mnemic.policy.auth_tokens import new_token
 from mnemic.service.memory import Mnemic
 from mnemic.state.settings import Settings
 from tests.support.agents import is_agent
@@ -116,7 +116,7 @@ KEY = "a key of sixteen characters"
 def token(user: str, *, agents: Sequence[str] = (), groups: Sequence[str] = (), key: str = KEY, days: int = 1) -> str:
     """A bearer token; of a negative number of days one that has expired."""
     began = datetime.now(UTC) + timedelta(days=min(0, days - 1))
-    return encode_token(new_claims(user, tuple(agents), tuple(groups), days=max(1, days), now=began), key)
+    return new_token(user, agents, groups, key, days=max(1, days), now=began)[0]
 
 
 #: Some id where a route wants one.

@@ -87,7 +87,7 @@ class Consulted(TypedDict, total=False):
 
 def saver_of(db: Database, user: str = "ana", agent: str = "harbor") -> ThreadSaver:
     """A saver of one person's threads."""
-    return ThreadSaver(db, lambda _: ThreadOwner(agent, user))
+    return ThreadSaver(db, ThreadOwner(agent, user))
 
 
 def at(thread_id: str, **more: str) -> RunnableConfig:
