@@ -21,7 +21,7 @@ from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
-from mnemic.service.cli.form import Counts
+from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, say
 from mnemic.service.memory import Mnemic
@@ -42,16 +42,7 @@ PROMPT: Final = "you> "
 MAX_LINE_BYTES: Final = 1 << 20
 _PIECE: Final = 65_536
 #: What became of a memory, in the person's words.
-_WORDS: Final[dict[Sign, str]] = {
-    "+created": "+ remembered",
-    "↑updated": "↑ updated",
-    "↔merged": "↔ merged",
-    "~soft-deleted": "~ forgotten",
-    "−deleted": "− deleted",
-    "⟲restored": "⟲ restored",
-}
-_FORGET: Final = "forget it? [y/N] "
-_YES: Final = frozenset({"y", "yes"})
+_WORDS: Final[dict[Sign, str]] = {"+created": "+ remembered", "~soft-deleted": "~ forgotten"}
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
@@ -151,8 +142,8 @@ class ChatSession:
         if not self._terminal.is_watched:
             self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
             return Command(resume={"approved": False})
-        line = await self._terminal.ask(_FORGET)
-        return Command(resume={"approved": (line or "").strip().lower() in _YES})
+        line = await self._terminal.ask("forget it? [y/N] ")
+        return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
 
     async def _description(self, question: Question) -> str:
         events = await self._memory.history(self._person, UUID(question["id"]))
@@ -168,7 +159,7 @@ class ChatSession:
         async with self._forming:
             with self._shown_errors():
                 runs = await self._memory.form(self._who)
-                self._terminal.show_notes(Counts(runs).losses())
+                self._terminal.show_notes(losses(runs))
         await self._show_updates()
 
     async def _show_updates(self) -> None:
@@ -179,7 +170,8 @@ class ChatSession:
             lines = []
             for bullet in updates.bullets:
                 notes = f" (notes: {bullet.combined})" if bullet.combined else ""
-                lines.append(f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+                what = _WORDS.get(bullet.sign) or f"{bullet.sign[0]} {bullet.sign[1:]}"
+                lines.append(f"{what}{notes}: {bullet.text or 'a memory whose words are not shown'}")
             self._terminal.show_notes(lines)
 
     @contextmanager
@@ -221,7 +213,7 @@ class ChatTerminal:
         """The next line, asked for at a terminal; None: there are no more."""
         self.end_line()
         self._prompt = prompt if self.is_watched else ""
-        self._show_prompt()
+        typer.echo(self._prompt, nl=False, err=True)
         line = await self._lines.get()
         self._prompt = ""
         if line is None:
@@ -235,8 +227,7 @@ class ChatTerminal:
     def show_piece(self, text: str) -> None:
         """The next piece of the answer."""
         shown = visible(text)
-        sys.stdout.write(shown)
-        sys.stdout.flush()
+        typer.echo(shown, nl=False)
         self._is_open = not shown.endswith("\n") if shown else self._is_open
 
     def show_notes(self, lines: Sequence[str]) -> None:
@@ -248,16 +239,12 @@ class ChatTerminal:
             sys.stderr.write("\n")
         for line in lines:
             say(Text("  ") + plain(line, "dim"))
-        self._show_prompt()
+        typer.echo(self._prompt, nl=False, err=True)
 
     def end_line(self) -> None:
         """What follows begins on a line of its own."""
         if self._is_open:
             self.show_piece("\n")
-
-    def _show_prompt(self) -> None:
-        sys.stderr.write(self._prompt)
-        sys.stderr.flush()
 
     def _read_all(self) -> None:
         # without Python's buffer: whoever waits in it when the process ends makes that end a crash
