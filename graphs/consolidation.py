@@ -1,7 +1,5 @@
 """The consolidation graph: `collect -> write -> save`, for one scope key."""
 
-from functools import partial
-
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -22,10 +20,9 @@ def build_consolidation(
         input_schema=ConsolidationInput,
         output_schema=ConsolidationResult,
     )
-    held = partial(with_lease, provide)
     builder.add_node("collect", with_resources(provide, collect))
-    builder.add_node("write", held(write_consolidation))
-    builder.add_node("save", held(save_consolidation))
+    builder.add_node("write", with_lease(provide, write_consolidation))
+    builder.add_node("save", with_lease(provide, save_consolidation))
     builder.add_edge(START, "collect")
     # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
     builder.add_conditional_edges("collect", lambda state: "write" if state["reflections"] else END, ["write", END])

@@ -108,8 +108,8 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
                 for line in sessions[-1].complaints():
                     say(f"session {session}: {line}")
     found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
-    accepted = intake.accepted
-    lines = [f"{intake.read} messages read, {accepted.total()} of them new, in {len(accepted)} sessions"]
+    new = intake.accepted
+    lines = [f"{intake.read} messages read, {new.total()} of them new, in {len(new)} sessions"]
     lines += [f"{intake.malformed} malformed lines were left out"] if intake.malformed else []
     report(found, [*lines, *summary(sessions)], as_json=as_json)
     exit_if_wrong(intake.malformed or any(session.complaints() for session in sessions))

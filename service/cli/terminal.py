@@ -27,10 +27,6 @@ Parameters = ParamSpec("Parameters")
 
 #: Columns of output that goes into a file or a pipe, and the most that lines of prose take in a wide terminal.
 WIDTH = 100
-#: The command did its work, and found something that is not as it should be.
-EXIT_FOUND_WRONG = 1
-#: The command could not do its work; typer uses the same for wrong arguments.
-EXIT_FAILED = 2
 
 
 def plain(text: object, style: str = "") -> Text:
@@ -125,7 +121,7 @@ def exit_if_wrong(is_wrong: object, message: str = "") -> None:
     if is_wrong:
         if message:
             say(message)
-        raise typer.Exit(EXIT_FOUND_WRONG)
+        raise typer.Exit(1)
 
 
 def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
@@ -154,6 +150,6 @@ def blocking(command: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callab
             asyncio.run(command(*args, **kwargs))
         except MnemicError as error:
             say(f"mnemic: {error}")
-            raise typer.Exit(EXIT_FAILED) from None
+            raise typer.Exit(2) from None  # as typer ends where an argument is wrong
 
     return run
