@@ -27,7 +27,6 @@ def build_consolidation(
     # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
     builder.add_conditional_edges("collect", lambda state: "write" if state["reflections"] else END, ["write", END])
     builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
-    builder.add_edge("save", END)
     return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
 
 

@@ -57,7 +57,6 @@ def build_formation(
         lambda state: [Send("consolidate", {"scope_key": key}) for key in state["due"]] or END,
         ["consolidate", END],
     )
-    builder.add_edge("consolidate", END)
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return formation

@@ -28,7 +28,6 @@ def build_refinement(
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
     builder.add_conditional_edges("tools", lambda state: "close" if state["ending"] else "agent", ["agent", "close"])
-    builder.add_edge("close", END)
     return hide_untracked(builder.compile(name="refinement", checkpointer=False))
 
 

@@ -138,17 +138,15 @@ class ChatSession:
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
-        self._terminal.show_notes([await self._description(question) for question in questions])
+        for question in questions:
+            events = await self._memory.history(self._person, UUID(question["id"]))
+            content = next((event.after for event in reversed(events) if event.after), "")
+            self._terminal.show_notes([f"{question['kind']}, importance {question['importance']}: {content}"])
         if not self._terminal.is_watched:
             self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
             return Command(resume={"approved": False})
         line = await self._terminal.ask("forget it? [y/N] ")
         return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
-
-    async def _description(self, question: Question) -> str:
-        events = await self._memory.history(self._person, UUID(question["id"]))
-        content = next((event.after for event in reversed(events) if event.after), "")
-        return f"{question['kind']}, importance {question['importance']}: {content}"
 
     async def _form_in_background(self) -> None:
         while await self._is_formation_due.wait():

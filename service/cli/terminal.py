@@ -63,8 +63,7 @@ def show(*renderables: RenderableType) -> None:
     console = Console(width=min(Console().width, WIDTH) if watched else WIDTH)
     for renderable in renderables:
         # a text's own `no_wrap` counts in a table, and here not
-        soft_wrap = isinstance(renderable, Text) and bool(renderable.no_wrap)
-        console.print(renderable, highlight=False, soft_wrap=soft_wrap)
+        console.print(renderable, highlight=False, soft_wrap=bool(getattr(renderable, "no_wrap", False)))
 
 
 def emit(document: object) -> None:
