@@ -15,10 +15,7 @@ def build_consolidation(
 ) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]:
     """The compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
     builder = StateGraph(
-        ConsolidationState,
-        context_schema=Identity,
-        input_schema=ConsolidationInput,
-        output_schema=ConsolidationResult,
+        ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
     )
     builder.add_node("collect", with_resources(provide, collect))
     builder.add_node("write", with_lease(provide, write_consolidation))

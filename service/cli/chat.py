@@ -40,7 +40,6 @@ QUIT: Final = "/quit"
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.
 MAX_LINE_BYTES: Final = 1 << 20
-_PIECE: Final = 65_536
 #: What became of a memory, in the person's words.
 _WORDS: Final[dict[Sign, str]] = {"+created": "+ remembered", "~soft-deleted": "~ forgotten"}
 
@@ -265,7 +264,7 @@ class ChatTerminal:
 def _read(source: io.RawIOBase) -> bytes:
     """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
     try:
-        while (piece := source.read(_PIECE)) is None:  # whoever shares the terminal has set it not to block
+        while (piece := source.read(65_536)) is None:  # whoever shares the terminal has set it not to block
             select.select([source], [], [])
     except OSError:
         return b""

@@ -35,12 +35,10 @@ Files = Annotated[
 ]
 
 
-def losses(runs: Iterable[FormationOutput]) -> list[str]:
+def losses(runs: Sequence[FormationOutput]) -> list[str]:
     """What was refused and why, and what nothing accounts for, a line each."""
-    refused, unaccounted = Counter[str](), 0
-    for run in runs:
-        refused.update(run["refused"])
-        unaccounted += run["unaccounted"]
+    refused = sum((Counter(run["refused"]) for run in runs), Counter[str]())
+    unaccounted = sum(run["unaccounted"] for run in runs)
     lines = [f"drafts refused: {refused.total()} ({refusal_summary(refused)})"] if refused else []
     if unaccounted:
         lines.append(f"messages that no memory accounts for: {unaccounted}; they keep their words")
@@ -161,9 +159,7 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
 def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     """What was stored and what was lost, counted over sessions."""
     runs = [run for session in sessions for run in session.runs]
-    stored = Counter[str]()
-    for run in runs:
-        stored.update(run["stored"])
+    stored = sum((Counter(run["stored"]) for run in runs), Counter[str]())
     yield f"stored: {', '.join(f'{count} {kind}s' for kind, count in sorted(stored.items())) or 'nothing new'}"
     superseded, repeated = sum(run["superseded"] for run in runs), sum(run["repeated"] for run in runs)
     yield f"facts superseded: {superseded}, known before: {repeated}"

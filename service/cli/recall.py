@@ -212,8 +212,7 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
         found = await memory.threads(who)
     report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
     if found and not as_json:
-        go_on = command_line("chat", agent=agent, user=user, session=found[0].thread_id)
-        say(f"to go on with the latest: {go_on}")
+        say(f"to go on with the latest: {command_line('chat', agent=agent, user=user, session=found[0].thread_id)}")
 
 
 def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:

@@ -66,15 +66,11 @@ def show(*renderables: RenderableType) -> None:
         console.print(renderable, highlight=False, soft_wrap=bool(getattr(renderable, "no_wrap", False)))
 
 
-def emit(document: object) -> None:
-    """Prints one JSON document. All beyond ASCII is escaped, so that it cannot steer a terminal."""
-    sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
-
-
 def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, nothing: str = "") -> None:
-    """Prints what a command found or did: as JSON, else in lines; where there are none, a message says so."""
+    """Prints what a command found or did: one JSON document, or lines; where there are none, a message says so."""
     if as_json:
-        emit(document)
+        # all beyond ASCII is escaped, so that it cannot steer a terminal
+        sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
     elif shown := list(lines):
         show(*shown)
     elif nothing:

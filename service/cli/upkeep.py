@@ -23,7 +23,6 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.terminal import (
     command_line,
-    emit,
     exit_if_wrong,
     plain,
     progress,
@@ -128,8 +127,8 @@ async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as
 
 def _require_consent(question: str, *, yes: bool, as_json: bool) -> None:
     why_not = withheld(question, yes=yes, as_json=as_json)
-    if why_not is not None and as_json:
-        emit({"erased": []})
+    if why_not is not None:
+        report({"erased": []}, (), as_json=as_json)
     exit_if_wrong(why_not, f"nothing was erased: {why_not}")
 
 
