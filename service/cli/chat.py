@@ -263,9 +263,8 @@ class ChatTerminal:
 
 def _read(source: io.RawIOBase) -> bytes:
     """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
-    try:
+    with suppress(OSError):
         while (piece := source.read(65_536)) is None:  # whoever shares the terminal has set it not to block
             select.select([source], [], [])
-    except OSError:
-        return b""
-    return piece
+        return piece
+    return b""

@@ -16,6 +16,7 @@ from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.conversation import MemoryBase
+from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
 
 #: The channel of this turn's recall: an interrupt loses it, for no checkpoint holds it.
@@ -74,7 +75,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         """Observes the turn, and has formed what is due."""
         if not self._observe:
             return
-        identity, revision = self._recall.in_role(identity_of(runtime)), state.get("memory_revision")
+        identity, revision = self._identity(runtime), state.get("memory_revision")
         resources, messages = self._memory.resources, state["messages"]
         await observe_turn(resources, identity, messages, revision=revision, several_speakers=self._several)
         if self._form:
@@ -101,10 +102,13 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
-        identity = self._recall.in_role(identity_of(runtime))
+        identity = self._identity(runtime)
         if self._observe:
             session_of(identity)  # a host's mistake shows before a model has been paid for
         return await recall_turn(self._memory.graphs.recall, identity, state["messages"], self._recall)
+
+    def _identity(self, runtime: Runtime[Any]) -> Identity:
+        return self._recall.in_role(identity_of(runtime))
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
