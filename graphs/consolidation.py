@@ -1,7 +1,5 @@
 """The consolidation graph: `collect -> write -> save`, for one scope key."""
 
-from functools import partial
-
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -17,20 +15,15 @@ def build_consolidation(
 ) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]:
     """The compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
     builder = StateGraph(
-        ConsolidationState,
-        context_schema=Identity,
-        input_schema=ConsolidationInput,
-        output_schema=ConsolidationResult,
+        ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
     )
-    held = partial(with_lease, provide)
     builder.add_node("collect", with_resources(provide, collect))
-    builder.add_node("write", held(write_consolidation))
-    builder.add_node("save", held(save_consolidation))
+    builder.add_node("write", with_lease(provide, write_consolidation))
+    builder.add_node("save", with_lease(provide, save_consolidation))
     builder.add_edge(START, "collect")
     # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
     builder.add_conditional_edges("collect", lambda state: "write" if state["reflections"] else END, ["write", END])
     builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
-    builder.add_edge("save", END)
     return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
 
 

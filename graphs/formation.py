@@ -1,8 +1,6 @@
 """The formation graph: from a session's pending messages to memories, and to the consolidations that became due."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -36,10 +34,9 @@ def build_formation(
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    held = partial(with_lease, provide)
     builder.add_node("gate", with_resources(provide, gate))
     for node in (extract_facts, find_similar, decide, extract_reflections, extract_observations, save):
-        builder.add_node(node.__name__, held(node))
+        builder.add_node(node.__name__, with_lease(provide, node))
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
@@ -54,8 +51,12 @@ def build_formation(
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
     builder.add_edge("extract_observations", "save")
-    builder.add_conditional_edges("save", _to_due_scopes, ["consolidate", END])
-    builder.add_edge("consolidate", END)
+    # one consolidation per due scope key, side by side
+    builder.add_conditional_edges(
+        "save",
+        lambda state: [Send("consolidate", {"scope_key": key}) for key in state["due"]] or END,
+        ["consolidate", END],
+    )
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return formation
@@ -69,12 +70,6 @@ def _after_gate(state: FormationState) -> str:
     if not state["reason"]:
         return END
     return "extract_observations" if state["extraction"] == "single" else "extract_facts"
-
-
-def _to_due_scopes(state: FormationState) -> Sequence[Send] | str:
-    """One consolidation per due scope key, side by side."""
-    sends: list[Any] = [Send("consolidate", {"scope_key": key}) for key in state["due"]]
-    return sends or END
 
 
 graph = build_formation(from_environment, consolidation_graph)

@@ -1,6 +1,6 @@
 """The recall graph: `read_context -> decide -> search -> render`. It asks no chat model and writes nothing."""
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
@@ -23,7 +23,6 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
         "decide", lambda state: "search" if state["searched"] else "render", ["search", "render"]
     )
     builder.add_edge("search", "render")
-    builder.add_edge("render", END)
     return hide_untracked(builder.compile(name="recall", checkpointer=False))
 
 

@@ -20,16 +20,14 @@ def build_refinement(
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    held = partial(with_lease, provide)
     builder.add_node("open", with_resources(provide, open_refinement))
-    builder.add_node("agent", held(partial(take_turn, make_tools=refinement_tools)))
-    builder.add_node("tools", held(partial(call_tools, make_tools=refinement_tools)))
-    builder.add_node("close", held(close_refinement))
+    builder.add_node("agent", with_lease(provide, partial(take_turn, make_tools=refinement_tools)))
+    builder.add_node("tools", with_lease(provide, partial(call_tools, make_tools=refinement_tools)))
+    builder.add_node("close", with_lease(provide, close_refinement))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
     builder.add_conditional_edges("tools", lambda state: "close" if state["ending"] else "agent", ["agent", "close"])
-    builder.add_edge("close", END)
     return hide_untracked(builder.compile(name="refinement", checkpointer=False))
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from langchain_core.messages import AIMessage
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
@@ -60,7 +60,6 @@ def build_supervisor(
     builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])
     builder.add_edge("confirm", "tools")
     builder.add_edge("tools", "agent")
-    builder.add_edge("observe", END)
     supervisor = hide_untracked(builder.compile(name="supervisor", checkpointer=checkpointer))
     supervisor.nodes["recall"].subgraphs = [shown(recalls)]
     supervisor.nodes["observe"].subgraphs = [shown(formation)]

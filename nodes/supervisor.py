@@ -45,9 +45,8 @@ async def recall(state: SupervisorState, runtime: Runtime[Identity], recalls: An
     identity = _identity(runtime)
     # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
     require_storable(messages[-1], identity)
-    recalled = await recall_turn(recalls, identity, messages)
     fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
-    return {**fresh, **recalled}
+    return {**fresh, **await recall_turn(recalls, identity, messages)}
 
 
 async def answer(
@@ -97,11 +96,9 @@ async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: To
     wanted = [call for call_id, call in calls.items() if call_id not in declined]
     stream_progress(runtime, "tools", [name for call in wanted if (name := call["name"]) in node.tools_by_name])
     refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
-    answers: list[ToolMessage] = []
-    if wanted:
-        asking = AIMessage("", tool_calls=wanted)
-        answers = (await node.ainvoke({**state, "messages": [*earlier, asking]}))["messages"]
-    kept, contents = without_contents(answers)
+    asking = AIMessage("", tool_calls=wanted)
+    answered = await node.ainvoke({**state, "messages": [*earlier, asking]})
+    kept, contents = without_contents(answered["messages"])
     return {"messages": [*refused, *kept], "tool_answers": {**state.get("tool_answers", {}), **contents}}
 
 

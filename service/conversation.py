@@ -27,7 +27,6 @@ from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity
-from mnemic.state.identity import scope_key as key_of
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed
 from mnemic.state.refinement import Refinement, RefinementResult
@@ -204,7 +203,7 @@ class Conversation(MemoryBase):
             CategoryRefusedError: the identity's role does not read what is always in context.
             InvalidInputError: the scope key is none of the identity's.
         """
-        key = scope_key or key_of("agent", identity.agent_id)
+        key = scope_key or identity.scope_keys[0]  # the widest, the agent's
         given = {"scope_key": key, "force": force, "dry_run": dry_run}
         lease = Lease("refinement", key, uuid4())
         return cast(RefinementResult, await run_leased(self.resources, self.graphs.refinement, given, identity, lease))

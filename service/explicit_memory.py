@@ -56,11 +56,10 @@ class ExplicitMemory(MemoryBase):
             EmbeddingError: the question could not be embedded; a search by text needs no embedder.
             DatabaseUnavailableError: the database cannot be had in time.
         """
-        narrowed = filters if isinstance(filters, MemoryFilters) else validate(dict, filters or {}, strict=False)
         request = {
             "query": query,
             "categories": categories,
-            "filters": narrowed,
+            "filters": filters if isinstance(filters, MemoryFilters) else validate(dict, filters or {}, strict=False),
             "scopes": scopes,
             "search_type": search_type,
             "top_k": top_k,

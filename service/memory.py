@@ -51,11 +51,8 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
     def describe(self) -> str:
         """Model, embedder and database in use, on one line."""
-        resources = self.resources
-        return (
-            f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; "
-            f"database: {describe_database(resources.settings)}"
-        )
+        resources, database = self.resources, describe_database(self.settings)
+        return f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; database: {database}"
 
     @check_arguments
     async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:

@@ -1,6 +1,7 @@
 """Conversations: what a host's own graph gains by the memory nodes, the supervisor's channels, and threads."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -29,25 +30,20 @@ class MemoryState(TypedDict, total=False):
     memory_searched: str | None
 
 
-#: What langchain-core raises of what is no message, beside what the given objects' own methods raise.
-_NO_MESSAGE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)
-
-
 def joined(known: Any, new: Any) -> Any:
     """LangGraph's `add_messages`; its errors would quote what was said.
 
     Raises:
         InvalidInputError: there is no message among the new ones that can be used, or one to be removed is not there.
     """
-    try:
+    # what langchain-core raises of what is no message, and what the given objects' own methods raise
+    with suppress(ValueError, TypeError, LookupError, AttributeError, RuntimeError):
         if all(map(_may_be_read, new if isinstance(new, list) else [new])):
             return add_messages(known, new)
-    except _NO_MESSAGE:
-        pass
     raise InvalidInputError(
         "messages are LangChain messages or mappings with role and content, which is text or a list of parts with text;"
         " what is removed has to be there"
-    ) from None
+    )
 
 
 def _may_be_read(item: Any) -> bool:

@@ -1,5 +1,3 @@
 """The command line: `mnemic --help`. It shows what the library does and decides nothing itself."""
 
-from mnemic.service.cli.app import main
-
-__all__ = ["main"]
+from mnemic.service.cli.app import main as main

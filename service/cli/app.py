@@ -25,16 +25,9 @@ from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check
 from mnemic.storage.opening import dump_database, open_database, set_up_database
 
-#: Long enough for a deployment's own clients, short enough that a lost one ends by itself.
-DAYS = 30
 _MARKS = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
-Holder = Annotated[str, typer.Option("--user", help="Whom its holder is to the server.")]
-Agents = Annotated[
-    list[str] | None, typer.Option("--agent", help="The only agents it may name; repeatable. None: all.")
-]
-Days = Annotated[int, typer.Option("--days", help="Days it holds.")]
 
 
 async def doctor(as_json: AsJson = False) -> None:
@@ -60,7 +53,12 @@ async def dump(file: Target, as_json: AsJson = False) -> None:
 
 
 async def token(
-    user: Holder, agent: Agents = None, group: Groups = None, days: Days = DAYS, as_json: AsJson = False
+    user: Annotated[str, typer.Option(help="Whom its holder is to the server.")],
+    agent: Annotated[list[str] | None, typer.Option(help="The only agents it may name; repeatable. None: all.")] = None,
+    group: Groups = None,
+    # long enough for a deployment's own clients, short enough that a lost one ends by itself
+    days: Annotated[int, typer.Option(help="Days it holds.")] = 30,
+    as_json: AsJson = False,
 ) -> None:
     """Print a bearer token for the server, signed with MNEMIC_SERVER_KEY; whoever has it is that person there."""
     key = Settings().server_key

@@ -23,7 +23,6 @@ Anchors = Annotated[Path | None, typer.Option("--anchors", help="A file that `mn
 AnchorsFile = Annotated[Path, typer.Argument(metavar="FILE", help="Where the anchor is added; made if need be.")]
 Output = Annotated[Path | None, typer.Option("--output", help="A new file; without it, standard output.")]
 Export = Annotated[Path, typer.Argument(metavar="FILE", help="What `mnemic audit export` has written.")]
-Since = Annotated[str | None, typer.Option("--since", help="Only what was done from this time on, with its zone.")]
 
 #: Problems that are named on standard output; `--json` has them all.
 _NAMED = 50
@@ -103,7 +102,7 @@ async def log(
     agent: Agent,
     user: Concerned = None,
     session: Session = None,
-    since: Since = None,
+    since: Annotated[str | None, typer.Option(help="Only what was done from this time on, with its zone.")] = None,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:

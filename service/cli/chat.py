@@ -21,7 +21,7 @@ from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
-from mnemic.service.cli.form import Counts
+from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, say
 from mnemic.service.memory import Mnemic
@@ -40,18 +40,8 @@ QUIT: Final = "/quit"
 PROMPT: Final = "you> "
 #: Nobody types so much, and no line fills the memory.
 MAX_LINE_BYTES: Final = 1 << 20
-_PIECE: Final = 65_536
 #: What became of a memory, in the person's words.
-_WORDS: Final[dict[Sign, str]] = {
-    "+created": "+ remembered",
-    "↑updated": "↑ updated",
-    "↔merged": "↔ merged",
-    "~soft-deleted": "~ forgotten",
-    "−deleted": "− deleted",
-    "⟲restored": "⟲ restored",
-}
-_FORGET: Final = "forget it? [y/N] "
-_YES: Final = frozenset({"y", "yes"})
+_WORDS: Final[dict[Sign, str]] = {"+created": "+ remembered", "~soft-deleted": "~ forgotten"}
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
@@ -147,17 +137,15 @@ class ChatSession:
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
-        self._terminal.show_notes([await self._description(question) for question in questions])
+        for question in questions:
+            events = await self._memory.history(self._person, UUID(question["id"]))
+            content = next((event.after for event in reversed(events) if event.after), "")
+            self._terminal.show_notes([f"{question['kind']}, importance {question['importance']}: {content}"])
         if not self._terminal.is_watched:
             self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
             return Command(resume={"approved": False})
-        line = await self._terminal.ask(_FORGET)
-        return Command(resume={"approved": (line or "").strip().lower() in _YES})
-
-    async def _description(self, question: Question) -> str:
-        events = await self._memory.history(self._person, UUID(question["id"]))
-        content = next((event.after for event in reversed(events) if event.after), "")
-        return f"{question['kind']}, importance {question['importance']}: {content}"
+        line = await self._terminal.ask("forget it? [y/N] ")
+        return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
 
     async def _form_in_background(self) -> None:
         while await self._is_formation_due.wait():
@@ -168,7 +156,7 @@ class ChatSession:
         async with self._forming:
             with self._shown_errors():
                 runs = await self._memory.form(self._who)
-                self._terminal.show_notes(Counts(runs).losses())
+                self._terminal.show_notes(losses(runs))
         await self._show_updates()
 
     async def _show_updates(self) -> None:
@@ -179,7 +167,8 @@ class ChatSession:
             lines = []
             for bullet in updates.bullets:
                 notes = f" (notes: {bullet.combined})" if bullet.combined else ""
-                lines.append(f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+                what = _WORDS.get(bullet.sign) or f"{bullet.sign[0]} {bullet.sign[1:]}"
+                lines.append(f"{what}{notes}: {bullet.text or 'a memory whose words are not shown'}")
             self._terminal.show_notes(lines)
 
     @contextmanager
@@ -221,7 +210,7 @@ class ChatTerminal:
         """The next line, asked for at a terminal; None: there are no more."""
         self.end_line()
         self._prompt = prompt if self.is_watched else ""
-        self._show_prompt()
+        typer.echo(self._prompt, nl=False, err=True)
         line = await self._lines.get()
         self._prompt = ""
         if line is None:
@@ -235,8 +224,7 @@ class ChatTerminal:
     def show_piece(self, text: str) -> None:
         """The next piece of the answer."""
         shown = visible(text)
-        sys.stdout.write(shown)
-        sys.stdout.flush()
+        typer.echo(shown, nl=False)
         self._is_open = not shown.endswith("\n") if shown else self._is_open
 
     def show_notes(self, lines: Sequence[str]) -> None:
@@ -248,16 +236,12 @@ class ChatTerminal:
             sys.stderr.write("\n")
         for line in lines:
             say(Text("  ") + plain(line, "dim"))
-        self._show_prompt()
+        typer.echo(self._prompt, nl=False, err=True)
 
     def end_line(self) -> None:
         """What follows begins on a line of its own."""
         if self._is_open:
             self.show_piece("\n")
-
-    def _show_prompt(self) -> None:
-        sys.stderr.write(self._prompt)
-        sys.stderr.flush()
 
     def _read_all(self) -> None:
         # without Python's buffer: whoever waits in it when the process ends makes that end a crash
@@ -279,9 +263,8 @@ class ChatTerminal:
 
 def _read(source: io.RawIOBase) -> bytes:
     """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
-    try:
-        while (piece := source.read(_PIECE)) is None:  # whoever shares the terminal has set it not to block
+    with suppress(OSError):
+        while (piece := source.read(65_536)) is None:  # whoever shares the terminal has set it not to block
             select.select([source], [], [])
-    except OSError:
-        return b""
-    return piece
+        return piece
+    return b""

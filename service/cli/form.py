@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
 
 from mnemic.operations.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
@@ -36,31 +35,14 @@ Files = Annotated[
 ]
 
 
-class Counts:
-    """What formation runs stored and refused."""
-
-    def __init__(self, runs: Iterable[FormationOutput]) -> None:
-        #: Memories by kind.
-        self.stored = Counter[str]()
-        #: Drafts that were refused, by what was wrong with them.
-        self.refused = Counter[str]()
-        #: Facts that were closed, and facts that were known before.
-        self.superseded = self.repeated = 0
-        #: Messages that neither a memory nor the model's word accounts for.
-        self.unaccounted = 0
-        for run in runs:
-            self.stored.update(run.get("stored", {}))
-            self.refused.update(run.get("refused", {}))
-            self.superseded += run.get("superseded", 0)
-            self.repeated += run.get("repeated", 0)
-            self.unaccounted += run.get("unaccounted", 0)
-
-    def losses(self) -> list[str]:
-        """What was refused and why, and what nothing accounts for, a line each."""
-        lines = [f"drafts refused: {self.refused.total()} ({refusal_summary(self.refused)})"] if self.refused else []
-        if self.unaccounted:
-            lines.append(f"messages that no memory accounts for: {self.unaccounted}; they keep their words")
-        return lines
+def losses(runs: Sequence[FormationOutput]) -> list[str]:
+    """What was refused and why, and what nothing accounts for, a line each."""
+    refused = sum((Counter(run["refused"]) for run in runs), Counter[str]())
+    unaccounted = sum(run["unaccounted"] for run in runs)
+    lines = [f"drafts refused: {refused.total()} ({refusal_summary(refused)})"] if refused else []
+    if unaccounted:
+        lines.append(f"messages that no memory accounts for: {unaccounted}; they keep their words")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -82,13 +64,11 @@ class FormedSession:
             lines.append(f"{last['pending']} messages wait ({waits}); the same command forms them")
         elif last.get("set_aside"):
             lines.append(f"no usable answer to {last['set_aside']} messages; they stay pending")
-        elif last.get("pending"):
-            lines.append(f"{last['pending']} messages wait")
-        counts = Counts(self.runs)
         # nothing was stored or known, and nobody said that there is nothing
-        if counts.unaccounted and not counts.stored and not counts.repeated:
-            lines.append(f"nothing came of {sum(run.get('formed', 0) for run in self.runs)} messages")
-        for result in (result for run in self.runs for result in run.get("consolidations", [])):
+        nothing_came = not any(run["stored"] or run["repeated"] for run in self.runs)
+        if nothing_came and any(run["unaccounted"] for run in self.runs):
+            lines.append(f"nothing came of {sum(run['formed'] for run in self.runs)} messages")
+        for result in (result for run in self.runs for result in run["consolidations"]):
             if result["outcome"] in ("refused", "failed"):
                 why = f" ({result['problem']})" if result.get("problem") else ""
                 lines.append(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}")
@@ -126,7 +106,10 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
                 for line in sessions[-1].complaints():
                     say(f"session {session}: {line}")
     found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
-    report(found, _describe(intake, sessions), as_json=as_json)
+    new = intake.accepted
+    lines = [f"{intake.read} messages read, {new.total()} of them new, in {len(new)} sessions"]
+    lines += [f"{intake.malformed} malformed lines were left out"] if intake.malformed else []
+    report(found, [*lines, *summary(sessions)], as_json=as_json)
     exit_if_wrong(intake.malformed or any(session.complaints() for session in sessions))
 
 
@@ -173,17 +156,11 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
     held.clear()
 
 
-def _describe(intake: _Intake, sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
-    yield f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"
-    if intake.malformed:
-        yield f"{intake.malformed} malformed lines were left out"
-    yield from summary(sessions)
-
-
 def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     """What was stored and what was lost, counted over sessions."""
-    counts = Counts(run for session in sessions for run in session.runs)
-    stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(counts.stored.items()))
-    yield f"stored: {stored or 'nothing new'}"
-    yield f"facts superseded: {counts.superseded}, known before: {counts.repeated}"
-    yield from counts.losses()
+    runs = [run for session in sessions for run in session.runs]
+    stored = sum((Counter(run["stored"]) for run in runs), Counter[str]())
+    yield f"stored: {', '.join(f'{count} {kind}s' for kind, count in sorted(stored.items())) or 'nothing new'}"
+    superseded, repeated = sum(run["superseded"] for run in runs), sum(run["repeated"] for run in runs)
+    yield f"facts superseded: {superseded}, known before: {repeated}"
+    yield from losses(runs)

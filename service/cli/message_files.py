@@ -120,12 +120,9 @@ def _array(file: BinaryIO, path: Path) -> list[object]:
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Each line without white space around it; of one that is too long only so much that this is seen."""
     while line := file.readline(MAX_LINE_BYTES + 1):
-        if len(line) <= MAX_LINE_BYTES:
-            yield line.strip()
-            continue
-        yield line
-        while line and not line.endswith(b"\n"):
-            line = file.readline(MAX_LINE_BYTES)
+        yield line if len(line) > MAX_LINE_BYTES else line.strip()
+        while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES + 1)
 
 
 def _parse(data: bytes) -> object:

@@ -93,8 +93,7 @@ async def governing(
 
 def to_moment(written: str) -> Any:
     """A seq of the history, or a time; what is neither stays as it is, for whoever takes it to refuse."""
-    with suppress(ValueError):
-        return int(written)
-    with suppress(ValueError):
-        return datetime.fromisoformat(written)
+    for read in (int, datetime.fromisoformat):
+        with suppress(ValueError):
+            return read(written)
     return written

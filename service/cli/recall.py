@@ -32,27 +32,7 @@ from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import Found, HistoryEvent, Memory
 from mnemic.state.supervisor import ThreadStatus
 
-Question = Annotated[str, typer.Argument(help="What is looked for, in plain words.")]
-Role = Annotated[str, typer.Option("--role", help="The role whose allowlist holds; `owner` reads everything.")]
-CategoryNames = Annotated[list[str] | None, typer.Option("--category", help="Only this category; repeatable.")]
-ScopeNames = Annotated[
-    list[str] | None, typer.Option("--scope", help="Only this scope: user, group, agent or session; repeatable.")
-]
-Conditions = Annotated[
-    list[str] | None,
-    typer.Option("--filter", metavar="NAME=VALUE", help="Only what meets this, such as importance_min=3; repeatable."),
-]
-Since = Annotated[str | None, typer.Option("--since", help="Only what changed, or was said, from this day on.")]
-Before = Annotated[str | None, typer.Option("--before", help="Only what changed, or was said, before then.")]
-TypeOfSearch = Annotated[str, typer.Option("--search-type", help="hybrid, semantic or text.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Results at most.")]
-Threshold = Annotated[float | None, typer.Option("--threshold", help="The least cosine similarity of a result.")]
-Budget = Annotated[int | None, typer.Option("--budget", help="Tokens the results may take in a prompt.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Say how each score came about.")]
-OptionalQuestion = Annotated[str, typer.Argument(help="The message that is about to be answered.")]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")]
 Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
-MemoryId = Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")]
 
 #: In place of the words that an erased memory no longer has.
 _ERASED: Final = "what it said was erased"
@@ -64,22 +44,29 @@ _PLAIN: Final[dict[str, Any]] = {"true": True, "false": False, **{str(number): n
 
 
 async def query(
-    question: Question,
+    question: Annotated[str, typer.Argument(help="What is looked for, in plain words.")],
     agent: Agent,
     user: User,
     group: Groups = None,
     session: Session = None,
-    role: Role = "supervisor",
-    category: CategoryNames = None,
-    scope: ScopeNames = None,
-    condition: Conditions = None,
-    since: Since = None,
-    before: Before = None,
-    search_type: TypeOfSearch = "hybrid",
-    top_k: TopK = METHOD_TOP_K,
-    threshold: Threshold = None,
-    budget: Budget = None,
-    explain: Explain = False,
+    role: Annotated[str, typer.Option(help="The role whose allowlist holds; `owner` reads everything.")] = "supervisor",
+    category: Annotated[list[str] | None, typer.Option(help="Only this category; repeatable.")] = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Only this scope: user, group, agent or session; repeatable.")
+    ] = None,
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter", metavar="NAME=VALUE", help="Only what meets this, such as importance_min=3; repeatable."
+        ),
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only what changed, or was said, from this day on.")] = None,
+    before: Annotated[str | None, typer.Option(help="Only what changed, or was said, before then.")] = None,
+    search_type: Annotated[str, typer.Option(help="hybrid, semantic or text.")] = "hybrid",
+    top_k: Annotated[int, typer.Option(help="Results at most.")] = METHOD_TOP_K,
+    threshold: Annotated[float | None, typer.Option(help="The least cosine similarity of a result.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Tokens the results may take in a prompt.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search the memories and kept messages of a person, as an agent in a role may."""
@@ -134,7 +121,7 @@ def _filters(conditions: Sequence[str], since: str | None, before: str | None) -
 async def recall(
     agent: Agent,
     user: User,
-    question: OptionalQuestion = "",
+    question: Annotated[str, typer.Argument(help="The message that is about to be answered.")] = "",
     group: Groups = None,
     session: Session = None,
     as_json: AsJson = False,
@@ -158,7 +145,7 @@ async def memories(
     user: User,
     group: Groups = None,
     session: Session = None,
-    kind: Kinds = None,
+    kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")] = None,
     closed: Closed = False,
     as_json: AsJson = False,
 ) -> None:
@@ -190,7 +177,7 @@ def _row(memory: Memory) -> tuple[object, ...]:
 
 
 async def history(
-    memory_id: MemoryId,
+    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")],
     agent: Agent,
     user: User,
     group: Groups = None,
@@ -225,8 +212,7 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
         found = await memory.threads(who)
     report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
     if found and not as_json:
-        go_on = command_line("chat", agent=agent, user=user, session=found[0].thread_id)
-        say(f"to go on with the latest: {go_on}")
+        say(f"to go on with the latest: {command_line('chat', agent=agent, user=user, session=found[0].thread_id)}")
 
 
 def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:

@@ -27,10 +27,6 @@ Parameters = ParamSpec("Parameters")
 
 #: Columns of output that goes into a file or a pipe, and the most that lines of prose take in a wide terminal.
 WIDTH = 100
-#: The command did its work, and found something that is not as it should be.
-EXIT_FOUND_WRONG = 1
-#: The command could not do its work; typer uses the same for wrong arguments.
-EXIT_FAILED = 2
 
 
 def plain(text: object, style: str = "") -> Text:
@@ -67,19 +63,14 @@ def show(*renderables: RenderableType) -> None:
     console = Console(width=min(Console().width, WIDTH) if watched else WIDTH)
     for renderable in renderables:
         # a text's own `no_wrap` counts in a table, and here not
-        soft_wrap = isinstance(renderable, Text) and bool(renderable.no_wrap)
-        console.print(renderable, highlight=False, soft_wrap=soft_wrap)
-
-
-def emit(document: object) -> None:
-    """Prints one JSON document. All beyond ASCII is escaped, so that it cannot steer a terminal."""
-    sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
+        console.print(renderable, highlight=False, soft_wrap=bool(getattr(renderable, "no_wrap", False)))
 
 
 def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, nothing: str = "") -> None:
-    """Prints what a command found or did: as JSON, else in lines; where there are none, a message says so."""
+    """Prints what a command found or did: one JSON document, or lines; where there are none, a message says so."""
     if as_json:
-        emit(document)
+        # all beyond ASCII is escaped, so that it cannot steer a terminal
+        sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
     elif shown := list(lines):
         show(*shown)
     elif nothing:
@@ -125,7 +116,7 @@ def exit_if_wrong(is_wrong: object, message: str = "") -> None:
     if is_wrong:
         if message:
             say(message)
-        raise typer.Exit(EXIT_FOUND_WRONG)
+        raise typer.Exit(1)
 
 
 def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
@@ -154,6 +145,6 @@ def blocking(command: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callab
             asyncio.run(command(*args, **kwargs))
         except MnemicError as error:
             say(f"mnemic: {error}")
-            raise typer.Exit(EXIT_FAILED) from None
+            raise typer.Exit(2) from None  # as typer ends where an argument is wrong
 
     return run

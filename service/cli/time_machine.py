@@ -24,17 +24,8 @@ from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, repo
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Rollback, RollbackOptions
 
-Operations = Annotated[
-    list[UUID] | None,
-    typer.Argument(metavar="OP", help="Operations, undone as one; or --refinement; or --session and --since."),
-]
-Refinement = Annotated[
-    UUID | None, typer.Option("--refinement", help="All that one refinement did; `mnemic refinements` lists them.")
-]
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
-Since = Annotated[str | None, typer.Option("--since", help="All that was done in the session since; with its zone.")]
-Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they are whose contents were erased.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
@@ -46,13 +37,18 @@ _WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session an
 
 async def undo(
     agent: Agent,
-    ops: Operations = None,
+    ops: Annotated[
+        list[UUID] | None,
+        typer.Argument(metavar="OP", help="Operations, undone as one; or --refinement; or --session and --since."),
+    ] = None,
     user: Concerned = None,
     session: Session = None,
-    since: Since = None,
-    refinement: Refinement = None,
+    since: Annotated[str | None, typer.Option(help="All that was done in the session since; with its zone.")] = None,
+    refinement: Annotated[
+        UUID | None, typer.Option(help="All that one refinement did; `mnemic refinements` lists them.")
+    ] = None,
     actor: GoverningActor = None,
-    cascade: Cascade = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")] = False,
     skip_erased: SkipErased = False,
     yes: Yes = False,
     dry_run: DryRun = False,

@@ -23,7 +23,6 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.terminal import (
     command_line,
-    emit,
     exit_if_wrong,
     plain,
     progress,
@@ -44,13 +43,7 @@ from mnemic.state.settings import OFFLINE
 
 ToErase = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Of memories, or of messages of theirs.")]
 ToProtect = Annotated[list[UUID], typer.Argument(metavar="ID", help="As `mnemic memories` or `as-of` prints them.")]
-Everything = Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what there is to do.")]
-Key = Annotated[
-    str | None,
-    typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana; without it, the agent's own memory."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Also where the memory is within its budget.")]
 
 _TITLES: Final = ("when (UTC), and its id", "memories\ntokens", "what", "ended, by")
 _CHANGES: Final = ("duplicates", "merged", "updated", "deleted", "protected")
@@ -60,7 +53,7 @@ async def erase(
     agent: Agent,
     user: User,
     memory_ids: ToErase = None,
-    everything: Everything = False,
+    everything: Annotated[bool, typer.Option("--everything", help="All that the agent has of this person.")] = False,
     session: Session = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -134,8 +127,8 @@ async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as
 
 def _require_consent(question: str, *, yes: bool, as_json: bool) -> None:
     why_not = withheld(question, yes=yes, as_json=as_json)
-    if why_not is not None and as_json:
-        emit({"erased": []})
+    if why_not is not None:
+        report({"erased": []}, (), as_json=as_json)
     exit_if_wrong(why_not, f"nothing was erased: {why_not}")
 
 
@@ -170,8 +163,10 @@ def _listed(done: str, ids: Sequence[UUID], more: str = "") -> list[Text]:
 
 async def refine(
     agent: Agent,
-    key: Key = None,
-    force: Force = False,
+    key: Annotated[
+        str | None, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana; without it, the agent's own memory.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also where the memory is within its budget.")] = False,
     dry_run: DryRun = False,
     actor: Actor = ADMINISTRATOR,
     as_json: AsJson = False,

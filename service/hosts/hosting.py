@@ -23,9 +23,6 @@ from mnemic.state.supervisor import MemoryState, ThreadStatus
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
 from mnemic.tools.memory import make_tools
 
-#: A node for any host's graph, whatever its state and its context are.
-HostNode = Callable[..., Awaitable[Any]]
-
 
 class Hosting(MemoryBase):
     """What a host takes into an agent or a graph of its own; the identity is that of the run's context."""
@@ -78,7 +75,7 @@ class Hosting(MemoryBase):
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
         messages_key: str = "messages",
-    ) -> HostNode:
+    ) -> Callable[..., Awaitable[MemoryState]]:
         """A node for a graph whose state is a `MemoryState`: leaves what memory says to this turn in it.
 
         Args:
@@ -102,7 +99,9 @@ class Hosting(MemoryBase):
         return recall
 
     @check_arguments
-    def observe_node(self, *, messages_key: str = "messages", several_speakers: bool = False) -> HostNode:
+    def observe_node(
+        self, *, messages_key: str = "messages", several_speakers: bool = False
+    ) -> Callable[..., Awaitable[None]]:
         """A node that stores the conversation for formation, each message once; it waits for no model.
 
         Args:
@@ -120,7 +119,7 @@ class Hosting(MemoryBase):
 
         return observe
 
-    def formation_node(self) -> HostNode:
+    def formation_node(self) -> Callable[..., Awaitable[None]]:
         """A node that has formed what is due, as `form_later` does: the turn waits for no model."""
 
         async def form(state: Any, runtime: Runtime[Any]) -> None:
