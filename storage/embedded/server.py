@@ -33,9 +33,9 @@ _LINUX = sys.platform == "linux"
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 #: After a crash, sync the file system at once and not file by file: 0.26 s where it took 3.6 s.
 _RECOVERY = {"recovery_init_sync_method": "syncfs"} if _LINUX else {}
-#: pg_trgm and unaccent ask the C library what a letter is, not Postgres' own provider: under plain "C" they drop every
-#: letter beyond ASCII. macOS may lack the first one.
-_LETTER_LOCALES = ("C.UTF-8", "en_US.UTF-8", "C")
+#: Full-text search asks the C library what a letter is, not Postgres' own provider: under plain "C" every sign beyond
+#: ASCII is one. macOS may lack the first of these.
+_LETTERS = "C.UTF-8" if _LINUX else "en_US.UTF-8"
 
 
 def default_data_dir() -> Path:
@@ -80,7 +80,6 @@ class EmbeddedPostgres:
             _prepare_base(self.base, account)
             with exclusive(self._control_lock), ExitStack() as undo:
                 self._join()
-                undo.callback(self._postmaster.let_go)
                 undo.callback(self._leave)
                 self._socket_dir = self._postmaster.await_ready() or self._boot(account)
                 undo.pop_all()
@@ -110,12 +109,10 @@ class EmbeddedPostgres:
             return False
         if not self.base.exists():  # a server whose files are gone ends by itself within a minute
             self._leave()
-            self._postmaster.let_go()
             return False
         with exclusive(self._control_lock):
             socket_dir = self._socket_dir
             stopped = self._leave() and self._postmaster.stop()
-            self._postmaster.let_go()
             if stopped and socket_dir and socket_dir.parent != self.base:
                 with suppress(OSError):  # in the temporary directory; another one makes it again
                     socket_dir.rmdir()
@@ -215,17 +212,11 @@ def _ensure_cluster(data: Path, programs: Path, account: Account, *, durable: bo
     if data.exists():
         raise EmbeddedPostgresError(f"{data} exists and is not a Postgres data directory: move it away.")
     unfinished = data.with_name("data.new")  # renamed when complete: a killed initdb leaves no half directory behind
-    for locale in _LETTER_LOCALES:
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
-        unfinished.mkdir(0o700)
-        account.give(unfinished)
-        try:
-            account.run([programs / "initdb", "-D", unfinished, *_initdb_options(major, locale, durable=durable)])
-            break
-        except EmbeddedPostgresError as error:
-            if "locale" not in str(error) or locale == _LETTER_LOCALES[-1]:
-                raise
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(0o700)
+    account.give(unfinished)
+    account.run([programs / "initdb", "-D", unfinished, *_initdb_options(major, durable=durable)])
     unfinished.rename(data)
     if durable:  # the rename has to survive a power cut: the next start would make a new, empty cluster
         directory = os.open(data.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -235,8 +226,8 @@ def _ensure_cluster(data: Path, programs: Path, account: Account, *, durable: bo
             os.close(directory)
 
 
-def _initdb_options(major: int, locale: str, *, durable: bool) -> list[str]:
-    options = ["-U", "postgres", "-E", "UTF8", "--locale=C", f"--lc-ctype={locale}", "--data-checksums"]
+def _initdb_options(major: int, *, durable: bool) -> list[str]:
+    options = ["-U", "postgres", "-E", "UTF8", "--locale=C", f"--lc-ctype={_LETTERS}", "--data-checksums"]
     options += ["--auth-local=trust", "--auth-host=reject", "--no-instructions"]
     if major >= 17:  # rules of Postgres' own: an upgrade of the C library cannot spoil an index
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
