@@ -11,10 +11,10 @@ from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
 
-ConsolidationGraph = CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]
 
-
-def build_consolidation(provide: Provider) -> ConsolidationGraph:
+def build_consolidation(
+    provide: Provider,
+) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]:
     """The compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
     builder = StateGraph(
         ConsolidationState,

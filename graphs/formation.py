@@ -8,7 +8,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
-from mnemic.graphs.consolidation import ConsolidationGraph
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.model_steps import (
@@ -19,15 +18,15 @@ from mnemic.nodes.formation.model_steps import (
     find_similar,
 )
 from mnemic.nodes.formation.save import consolidate, save
-from mnemic.operations.run.graph import hide_untracked, shown, with_lease, with_resources
+from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 
-FormationGraph = CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]
 
-
-def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> FormationGraph:
+def build_formation(
+    provide: Provider, consolidation: AnyGraph
+) -> CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]:
     """The compiled graph. It keeps no checkpoints: messages stay pending until the one operation that settles them.
 
     Args:
@@ -39,12 +38,8 @@ def build_formation(provide: Provider, consolidation: ConsolidationGraph) -> For
     )
     held = partial(with_lease, provide)
     builder.add_node("gate", with_resources(provide, gate))
-    builder.add_node("extract_facts", held(extract_facts))
-    builder.add_node("find_similar", held(find_similar))
-    builder.add_node("decide", held(decide))
-    builder.add_node("extract_reflections", held(extract_reflections))
-    builder.add_node("extract_observations", held(extract_observations))
-    builder.add_node("save", held(save))
+    for node in (extract_facts, find_similar, decide, extract_reflections, extract_observations, save):
+        builder.add_node(node.__name__, held(node))
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])

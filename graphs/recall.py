@@ -9,10 +9,8 @@ from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 
-RecallGraph = CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutput]
 
-
-def build_recall(provide: Provider) -> RecallGraph:
+def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutput]:
     """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     builder.add_node("read_context", or_without_memory(with_resources(provide, read_context)))

@@ -12,10 +12,10 @@ from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
 from mnemic.tools.refinement import refinement_tools
 
-RefinementGraph = CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]
 
-
-def build_refinement(provide: Provider) -> RefinementGraph:
+def build_refinement(
+    provide: Provider,
+) -> CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]:
     """The compiled graph. It keeps no checkpoints: a session that was broken off is taken up from its row."""
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult

@@ -3,18 +3,15 @@
 from functools import partial
 
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
 
-from mnemic.graphs.formation import FormationGraph
 from mnemic.graphs.formation import graph as formation_graph
-from mnemic.graphs.recall import RecallGraph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
-from mnemic.operations.run.graph import hide_untracked, shown, with_resources
+from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
@@ -28,13 +25,13 @@ SupervisorGraph = CompiledStateGraph[SupervisorState, Identity, SupervisorInput,
 
 def build_supervisor(
     provide: Provider,
-    recalls: RecallGraph,
-    formation: FormationGraph,
+    recalls: AnyGraph,
+    formation: AnyGraph,
     *,
     categories: Categories | None = None,
     checkpointer: Checkpointer = None,
 ) -> SupervisorGraph:
-    """The compiled graph.
+    """The compiled graph, with the supervisor's own tools and a sub-agent for each other role with those of that role.
 
     Args:
         provide: what the nodes work with.
@@ -43,7 +40,12 @@ def build_supervisor(
         categories: those that the tools' descriptions name; None: they name none.
         checkpointer: where its threads are kept; None: that of the host or server, if it has one.
     """
-    tools = _tools(provide, categories)
+    # a categories file may leave roles out
+    helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
+    tools = [
+        *make_tools(provide, "supervisor", categories),
+        *(subagent(provide, role, make_tools(provide, role, categories)) for role in helpers),
+    ]
     builder = StateGraph(
         SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
     )
@@ -71,14 +73,6 @@ def _after_answer(state: SupervisorState) -> str:
     if not isinstance(last, AIMessage) or not last.tool_calls:
         return "observe"
     return "confirm" if state.get("questions") else "tools"  # a client may have put the answer into a new thread
-
-
-def _tools(provide: Provider, categories: Categories | None) -> list[BaseTool]:
-    """The supervisor's own, and a sub-agent for each other role with the tools of that role."""
-    # a categories file may leave roles out
-    helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
-    subagents = [subagent(provide, role, make_tools(provide, role, categories)) for role in helpers]
-    return [*make_tools(provide, "supervisor", categories), *subagents]
 
 
 graph = build_supervisor(from_environment, recall_graph, formation_graph)

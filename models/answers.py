@@ -12,6 +12,7 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
+from mnemic.policy.text.words import word_set
 from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, Flaw
 from mnemic.state.errors import ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
@@ -45,16 +46,9 @@ _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
 #: What was sent is at fault, and not who sent it or when: too long for most servers is a plain 400.
 _REFUSED = frozenset({400, 413, 422})
 #: Codes of providers that say so under another status.
-_CONTENT_CODES = frozenset(
-    {
-        "content_filter",
-        "content_policy_violation",
-        "context_length_exceeded",
-        "invalid_prompt",
-        "string_above_max_length",
-    }
+_CONTENT_CODES = word_set(
+    "content_filter content_policy_violation context_length_exceeded invalid_prompt string_above_max_length"
 )
-
 
 Bound = Runnable[Any, Any]
 Answer = TypeVar("Answer")
@@ -67,19 +61,14 @@ class StepResult(NamedTuple, Generic[Answer]):
     usage: Usage
 
 
-class Aftermath(NamedTuple):
-    """What the error of a failed request says besides its kind."""
-
-    #: What became of the work.
-    left: str
-    #: What else makes a provider refuse every request.
-    check: str
-
-
 async def ask(
-    bound: Bound, messages: Sequence[BaseMessage], spent: Usage, aftermath: Aftermath
+    bound: Bound, messages: Sequence[BaseMessage], spent: Usage, *, left: str, check: str
 ) -> tuple[AIMessage, Flaw | None, Usage]:
     """The answer, what kept the model from giving it in full, if anything did, and `spent` with this call added.
+
+    Args:
+        left: what becomes of the work where the request fails, for its error.
+        check: what else makes a provider refuse every request.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
@@ -105,11 +94,11 @@ async def ask(
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
     if is_refused:
         raise ModelOutputError(
-            f"{spent.model} refused this request for {spent.step}: {problem}; {aftermath.left}. {aftermath.check} "
+            f"{spent.model} refused this request for {spent.step}: {problem}; {left}. {check} "
             "if every request is refused",
             spent=spent,
         )
-    raise ModelError(f"{spent.model} could not be used for {spent.step}: {problem}; {aftermath.left}", spent=spent)
+    raise ModelError(f"{spent.model} could not be used for {spent.step}: {problem}; {left}", spent=spent)
 
 
 def is_unreasonable(answer: bytes) -> bool:
@@ -121,9 +110,12 @@ def is_unreasonable(answer: bytes) -> bool:
 
 def failure_kind(error: Exception) -> str:
     """Such as `rate limit (HTTP 429, insufficient_quota)`. Never the message, which may quote what was sent."""
-    status, code = _status(error), _code(error)
+    status, code, name = _status(error), _code(error), type(error).__name__
     fitting = (kind for kind, known, of_status in _KINDS if isinstance(error, known) or status == of_status)
-    kind = next(fitting, None) or _otherwise(error, status)
+    # an error of a provider's own class, which is named where nothing better is known
+    by_name = "timeout" if "Timeout" in name else "no connection" if "Connect" in name else name
+    by_status = "server error" if status and status >= 500 else "request refused"
+    kind = next(fitting, by_status if status else by_name)
     details = [f"HTTP {status}"] if status else []
     details += [code] if code else []
     return f"{kind} ({', '.join(details)})" if details else kind
@@ -145,16 +137,6 @@ def _status(error: Exception) -> int | None:
 def _code(error: Exception) -> str | None:
     code = getattr(error, "code", None)
     return code if isinstance(code, str) and _CODE.fullmatch(code) else None
-
-
-def _otherwise(error: Exception, status: int | None) -> str:
-    """Errors of a provider's own class, which is named where nothing better is known."""
-    if status:
-        return "server error" if status >= 500 else "request refused"
-    name = type(error).__name__
-    if "Timeout" in name:
-        return "timeout"
-    return "no connection" if "Connect" in name else name
 
 
 def _counted(spent: Usage, *tokens: int) -> Usage:

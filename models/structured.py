@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableSequence
 from pydantic import BaseModel, ValidationError
 
-from mnemic.models.answers import Aftermath, Bound, StepResult, ask, is_unreasonable
+from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import ChatModels, offline
 from mnemic.prompts.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step
@@ -26,10 +26,7 @@ MAX_NAMED_PROBLEMS = 5
 
 Record = TypeVar("Record", bound=BaseModel)
 
-_AFTERMATH = Aftermath(
-    left="the messages stay pending",
-    check="A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT",
-)
+_CHECK = "A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT"
 
 
 async def run_step(
@@ -60,7 +57,7 @@ async def run_step(
     bound = _bind(model, schema, models.settings.structured_output)
     messages, repairs = step.messages(step_input), 0
     while True:
-        answer, flaw, spent = await ask(bound, messages, spent, _AFTERMATH)
+        answer, flaw, spent = await ask(bound, messages, spent, left="the messages stay pending", check=_CHECK)
         result = flaw or _read(answer, step.output, check)
         if not isinstance(result, Flaw):
             return StepResult(result, spent)
@@ -102,12 +99,9 @@ def _read(answer: AIMessage, output: type[Record], check: Callable[[Record], Fla
     try:
         result = output.model_validate_json(text)
     except ValidationError as error:
-        return _violation(error)
-    return (check(result) if check else None) or result
-
-
-def _violation(error: ValidationError) -> Flaw:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    else:
+        return (check(result) if check else None) or result
     if any(problem["type"] == "json_invalid" for problem in problems):
         return BROKEN
     named = []

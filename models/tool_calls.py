@@ -19,7 +19,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 from pydantic_core import from_json
 
-from mnemic.models.answers import Aftermath, Bound, StepResult, ask, is_unreasonable
+from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import HIDDEN, ChatModels, offline
 from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
 from mnemic.prompts.refine import REFINE, RefineInput
@@ -40,8 +40,7 @@ NO_NAME = "unreadable"
 MAX_TEXT_CHARS: Final = 2000
 #: What else makes a provider refuse every request in which tools are offered.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
-_AFTER_A_TURN: Final = Aftermath(left="this turn changed nothing", check=_CHECK)
-_AFTER_AN_ANSWER: Final = Aftermath(left="the conversation is as it was before this answer", check=_CHECK)
+_AS_BEFORE: Final = "the conversation is as it was before this answer"
 
 
 async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models: ChatModels) -> StepResult[Turn]:
@@ -61,7 +60,8 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
         # 20 ms for 350 memories, which an event loop must not stand still for
         return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), spent)
     messages = [*REFINE.messages(step_input), *_sent_back(step_input.turns)]
-    answer, flaw, spent = await ask(_offering(model, tools), messages, spent, _AFTER_A_TURN)
+    bound = _offering(model, tools)
+    answer, flaw, spent = await ask(bound, messages, spent, left="this turn changed nothing", check=_CHECK)
     if flaw in (REFUSED, FILTERED):
         return StepResult(Turn(), spent)
     start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # of a longer one no more is cleaned
@@ -98,10 +98,10 @@ async def run_answer(
     streamed = _Streamed()
     listened = model.model_copy(update={"callbacks": [streamed]})
     bound = _offering(listened, tools) if tools else listened  # providers refuse an empty list
-    answer, flaw, spent = await ask(bound, messages, spent, _AFTER_AN_ANSWER)
+    answer, flaw, spent = await ask(bound, messages, spent, left=_AS_BEFORE, check=_CHECK)
     if flaw and not answer.text:
         raise ModelOutputError(
-            f"{spent.model} gave no usable answer for {spent.step}: {flaw.kind}; {_AFTER_AN_ANSWER.left}. "
+            f"{spent.model} gave no usable answer for {spent.step}: {flaw.kind}; {_AS_BEFORE}. "
             "Say it again, or in other words",
             spent=spent,
         )
@@ -149,18 +149,14 @@ def _calls(
 
 
 def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
+    """Arguments only where they can be sent back: no NaN, no half characters, not nested without end or too long."""
     name = made["name"] if made["name"] and _NAME.fullmatch(made["name"]) else NO_NAME
-    return ToolCall(id=made["id"] or "", name=name, arguments=None if arguments is None else _arguments(arguments))
-
-
-def _arguments(parsed: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments where they can be sent back: no NaN, no half characters, not nested without end, not too long."""
     try:
-        text = json.dumps(parsed)
-        read: dict[str, Any] = from_json(text, allow_inf_nan=False)
+        text = json.dumps(arguments)
+        read: dict[str, Any] | None = None if is_unreasonable(text.encode()) else from_json(text, allow_inf_nan=False)
     except (TypeError, ValueError, RecursionError):  # a TypeError: what a provider's package makes of its own types
-        return None
-    return None if is_unreasonable(text.encode()) else read
+        read = None
+    return ToolCall(id=made["id"] or "", name=name, arguments=read)
 
 
 def _numbered(calls: Iterable[ToolCall], taken: set[str]) -> Iterator[ToolCall]:

@@ -59,7 +59,7 @@ async def decide(state: RecallState) -> RecallState:
     question = clean_question(state.get("question", ""))
     if state["search"] == "never" or not question:
         return {"question": question, "searched": None}
-    reason = search_reason(question, state["standing"], always=state["search"] == "always")
+    reason = "asked" if state["search"] == "always" else search_reason(question, state["standing"])
     return {"question": question, "searched": reason}
 
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Final
 from uuid import UUID
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
@@ -27,7 +27,7 @@ from mnemic.prompts.supervise import DECLINED, system_prompt
 from mnemic.prompts.tools import ForgetArguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
-from mnemic.state.supervisor import Asking, Consent, Question, SupervisorState
+from mnemic.state.supervisor import Consent, Question, SupervisorState
 
 _FORGET: Final = "forget"
 #: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.
@@ -65,7 +65,9 @@ async def answer(
     settings = await agent_settings(resources, identity)
     system = system_prompt(settings.persona, state["memory_context"])
     conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
-    offered = tools if _calling(state["messages"]) < MOST_CALLING else ()
+    turn = takewhile(lambda item: not isinstance(item, HumanMessage), reversed(state["messages"]))
+    calling = sum(isinstance(item, AIMessage) and bool(item.tool_calls) for item in turn)
+    offered = tools if calling < MOST_CALLING else ()
     running = run_answer(conversation, offered, resources.models.with_settings(settings))
     message = (await metered(resources, identity, running)).output
     return {
@@ -82,7 +84,7 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     """
     questions = state["questions"]
     memories = {question["id"]: question for question in questions.values()}
-    consent = interrupt(Asking(action=_FORGET, memories=list(memories.values())), response_schema=Consent)
+    consent = interrupt({"action": _FORGET, "memories": list(memories.values())}, response_schema=Consent)
     stream_progress(runtime, "confirm")
     return {"declined": [] if consent.approved else list(questions)}
 
@@ -117,12 +119,6 @@ async def observe(
 def _identity(runtime: Runtime[Identity]) -> Identity:
     """The identity of a turn, which acts in no other role than the supervisor's own."""
     return identity_of(runtime, in_turn=True).model_copy(update={"role": SUPERVISOR})
-
-
-def _calling(messages: Sequence[AnyMessage]) -> int:
-    """How many answers of this turn have called tools."""
-    turn = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
-    return sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in turn)
 
 
 async def _questions(resources: Resources, identity: Identity, message: AIMessage) -> dict[str, Question]:

@@ -1,7 +1,7 @@
 """What recall and query share: the standing part and the one search; and what somebody looks up by a request."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -9,13 +9,13 @@ from mnemic.operations.governance.retention import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
 from mnemic.policy.recall.delta import bullets
-from mnemic.policy.recall.scoring import WEIGHTS, Weights, branch_weights, ranked, ranking_context, reciprocal
+from mnemic.policy.recall.scoring import SearchSetup, branch_weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
 from mnemic.prompts.memory_context import bullet_line, memory_line
 from mnemic.state.errors import EmbeddingError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
-from mnemic.state.query import CandidateSearch, MemoryQuery, Updates
+from mnemic.state.query import MemoryQuery, Updates
 from mnemic.state.records import Found, HistoryEvent, Memory, Standing, StandingPart
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, revisions
@@ -58,18 +58,6 @@ def fit_facts(scopes: Sequence[Standing], budget: int) -> Iterator[Standing]:
             yield replace(part, facts=kept)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchSetup:
-    """What holds for every search of an agent."""
-
-    #: The embedder's name.
-    model: str
-    settings: Settings
-    #: Results of a category, at most.
-    rag_lengths: Mapping[str, int] = field(default_factory=dict)
-    weights: Weights = WEIGHTS
-
-
 def search_setup(resources: Resources, settings: Settings) -> SearchSetup:
     """That of an agent with these settings."""
     return SearchSetup(model=resources.embedder.name, settings=settings, rag_lengths=resources.categories.rag_lengths)
@@ -91,26 +79,13 @@ async def search(
         vector: of the question; None searches by text alone. A search by text needs one for its threshold.
         categories: the only ones that are searched: those the request names, or all that the role may read.
     """
-    settings, by_rank = setup.settings, setup.settings.fusion == "rrf"
+    by_rank = setup.settings.fusion == "rrf"
     weights = branch_weights(setup.weights, request, has_vector=vector is not None, by_rank=by_rank)
-    context = ranking_context(request, scoped.identity.user_id, setup.rag_lengths)
-    candidates, links = await search_candidates(
-        scoped,
-        CandidateSearch(
-            request=request,
-            vector=vector,
-            model=setup.model,
-            categories=categories,
-            rag_lengths=context.rag_lengths,
-            text=weights.text,
-            meaning=weights.meaning,
-            candidates=settings.search_candidates,
-            by_rank=by_rank,
-        ),
-    )
+    setup = replace(setup, weights=weights)
+    candidates, links = await search_candidates(scoped, setup, request, vector, categories)
     if by_rank:
-        candidates = reciprocal(candidates, weights, settings.rrf_k)
-    return ranked(candidates, links, context, weights)
+        candidates = reciprocal(candidates, weights, setup.settings.rrf_k)
+    return ranked(candidates, links, ranking_context(request, scoped.identity.user_id, setup.rag_lengths), weights)
 
 
 async def query(resources: Resources, identity: Identity, request: MemoryQuery) -> list[Found]:

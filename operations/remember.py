@@ -8,10 +8,11 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.models.embedders import Vector
-from mnemic.operations.formation.decisions import band_of_fact, related
-from mnemic.operations.formation.drafts import ScopeResolver
+from mnemic.operations.formation.builder import ScopeResolver
+from mnemic.operations.formation.decisions import related
 from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.formation.bands import band_of_pair
 from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import display_name, require_text, search_text
 from mnemic.policy.text.writing import check_text
@@ -171,7 +172,8 @@ async def _store_unless_known(
     if new.kind == "fact":  # every other kind is unique by its text alone
         model, most = resources.embedder.name, resources.settings.neighbours
         near = await memories.similar(scoped, [new.scope_key], vectors, model=model, most=most)
-    bands = {old.id: band_of_fact(new.content, old, resources.embedder.bands) for old in near}
+    thresholds = resources.embedder.bands
+    bands = {old.id: band_of_pair(new.content, old.content, old.similarity, thresholds) for old in near}
     known_id = next((old.id for old in near if bands[old.id] == "auto"), None)
     if known_id is None:
         memory = replace(new, relations=related(near, resources.embedder.bands, resources.settings))

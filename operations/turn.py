@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from uuid import uuid4
 
 from mnemic.operations.messages.incoming import HostMessage, last_question, to_messages
@@ -13,9 +13,9 @@ from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError
-from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
+from mnemic.state.graphs import FormationOutput, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
-from mnemic.state.records import Message, Observed
+from mnemic.state.records import Observed
 from mnemic.state.supervisor import MemoryState
 from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
@@ -40,13 +40,6 @@ class RecallOptions:
         return identity.model_copy(update={"role": self.role}) if self.role else identity
 
 
-async def recall(graph: AnyGraph, identity: Identity, question: str, options: RecallOptions) -> RecallOutput:
-    """One run of the recall graph."""
-    given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
-    recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
-    return recalled
-
-
 async def recall_turn(
     graph: AnyGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
@@ -55,7 +48,9 @@ async def recall_turn(
     Raises:
         InvalidInputError: no list of messages, or the last one cannot be used.
     """
-    recalled = await recall(graph, identity, last_question(messages), options or RecallOptions())
+    options = options or RecallOptions()
+    given = {"question": last_question(messages), "search": options.search, "budget_tokens": options.budget_tokens}
+    recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
     return {
         "memory_context": recalled["context"],
         "memory_revision": recalled["revision"],
@@ -70,19 +65,33 @@ async def observe(
     *,
     revision: int | None = None,
     several_speakers: bool = False,
+    refused: list[InvalidInputError] | None = None,
 ) -> Observed:
     """Messages and revision in one transaction; then, in another that may fail, what was recalled.
+
+    Args:
+        refused: as of `to_messages`; where none of a user's is left beside them, the first of them is raised.
 
     Raises:
         InvalidInputError: no session in the identity, a message that cannot be used, or the agent's history has not
             come to this revision; nothing was written.
         RefusedIdentityError: a message names another speaker; nothing was written.
     """
+    session = session_of(identity)
     # a whole conversation, turn after turn: 17 ms for 1,000 messages
-    new = await asyncio.to_thread(
-        to_messages, messages, identity, now=datetime.now(UTC), several_speakers=several_speakers
-    )
-    return await _store(resources, identity, new, revision)
+    new = await asyncio.to_thread(to_messages, messages, identity, several_speakers=several_speakers, refused=refused)
+    if refused and not any(message.role == "user" for message in new):  # answers alone tell nothing
+        raise refused[0]
+
+    async def act(scoped: ScopedTransaction) -> Observed:
+        observed = await inbox.observe(scoped, session, new)
+        if revision is not None:
+            await revisions.advance(scoped, session, revision)
+        return observed
+
+    observed = await resources.database.write(identity, act)
+    await resources.uses.write(resources.database, identity)
+    return observed
 
 
 async def observe_turn(
@@ -103,40 +112,22 @@ async def observe_turn(
     """
     session_of(identity)
     refused: list[InvalidInputError] = []
-    now = datetime.now(UTC)
+    store = partial(observe, resources, identity, messages, several_speakers=several_speakers, refused=refused)
     try:
-        new = await asyncio.to_thread(
-            to_messages, messages, identity, now=now, several_speakers=several_speakers, refused=refused
-        )
-        if refused:
-            if not any(message.role == "user" for message in new):  # answers alone tell nothing
-                raise refused[0]
-            _LOG.warning("messages that cannot be stored are left out: %d, such as %s", len(refused), refused[0])
         try:
-            await _store(resources, identity, new, revision)
+            await store(revision=revision)
         except InvalidInputError:
             if revision is None:
                 raise
             # such as that of a thread whose database was set back; the messages are not to be lost with it
-            await _store(resources, identity, new, None)
+            refused.clear()
+            await store()
+        if refused:
+            _LOG.warning("messages that cannot be stored are left out: %d, such as %s", len(refused), refused[0])
     except InvalidInputError as error:
         _LOG.warning("the messages of this turn cannot be stored: %s", error)
     except MnemicError as error:
         _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
-
-
-async def _store(resources: Resources, identity: Identity, new: Sequence[Message], revision: int | None) -> Observed:
-    session = session_of(identity)
-
-    async def act(scoped: ScopedTransaction) -> Observed:
-        observed = await inbox.observe(scoped, session, new)
-        if revision is not None:
-            await revisions.advance(scoped, session, revision)
-        return observed
-
-    observed = await resources.database.write(identity, act)
-    await resources.uses.write(resources.database, identity)
-    return observed
 
 
 async def form_pending(
@@ -183,12 +174,3 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
             _LOG.warning("what is pending was not formed, and stays pending: %s", error)
 
     resources.background.begin(formation_name(identity), form_due)
-
-
-async def consolidate(
-    resources: Resources, graph: AnyGraph, identity: Identity, scope_key: str, *, force: bool
-) -> ConsolidationResult:
-    """One run of the consolidation graph; its lease is given back where the run fails."""
-    lease, given = Lease("consolidation", scope_key, uuid4()), {"scope_key": scope_key, "force": force}
-    result: ConsolidationResult = await run_leased(resources, graph, given, identity, lease)
-    return result

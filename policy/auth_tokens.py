@@ -12,7 +12,7 @@ import jwt
 from jwt.types import Options
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mnemic.state.checking import first_problem
+from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS, HostId
 
@@ -54,10 +54,7 @@ def new_claims(user: str, agents: tuple[str, ...], groups: tuple[str, ...], *, d
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInputError(f"days: a token holds for 1 to {MAX_DAYS} days")
     expires = int((now + timedelta(days=days)).timestamp())
-    try:
-        return TokenClaims(user=user, agents=agents, groups=groups, expires=expires)
-    except ValidationError as error:
-        raise InvalidInputError(first_problem(error)) from None
+    return validate(TokenClaims, {"user": user, "agents": agents, "groups": groups, "expires": expires})
 
 
 def encode_token(claims: TokenClaims, key: str) -> str:

@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data, single_line
 from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.kinds import MONTHS
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
 
@@ -22,11 +23,6 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
 }
 #: Of what was erased, or what a memory became that this agent may not read.
 _WITHOUT_TEXT = "a memory whose words are not shown"
-#: Not strftime's: those follow the locale of the host application.
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 
 
 def render_context(
@@ -47,7 +43,7 @@ def render_context(
 
 def long_date(moment: datetime) -> str:
     """`8 May 2026`."""
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+    return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
 
 
 def _render_updates(delta: Delta) -> str:

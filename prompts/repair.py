@@ -1,7 +1,6 @@
 """Why an answer cannot be used, and what its model is told of it."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 
@@ -25,20 +24,18 @@ NOTHING: Final = Flaw(
     "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
 )
 #: What is wrong with a draft.
-_PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "no_source": "cite no line of the conversation",
-        "not_own_words": "say of somebody what nobody said of themselves",
-        "no_owner": "rest on no user's lines",
-        "copied": "repeat these instructions",
-        "empty": "are empty",
-        "degenerate": "repeat themselves",
-        "too_long": "are too long",
-        "first_person": "speak in the first or second person",
-        "pronoun_start": "begin with a pronoun instead of a name",
-        "not_neutral": "exclaim",
-    }
-)
+_PROBLEMS: Final[Mapping[str, str]] = {
+    "no_source": "cite no line of the conversation",
+    "not_own_words": "say of somebody what nobody said of themselves",
+    "no_owner": "rest on no user's lines",
+    "copied": "repeat these instructions",
+    "empty": "are empty",
+    "degenerate": "repeat themselves",
+    "too_long": "are too long",
+    "first_person": "speak in the first or second person",
+    "pronoun_start": "begin with a pronoun instead of a name",
+    "not_neutral": "exclaim",
+}
 
 
 def broke_schema(problems: Sequence[str]) -> Flaw:

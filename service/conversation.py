@@ -4,23 +4,24 @@ Recall and observe stand around a turn; form, consolidate, refine work on what i
 """
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from uuid import uuid4
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Checkpointer
 from pydantic import SkipValidation
 
-from mnemic.graphs.consolidation import ConsolidationGraph, build_consolidation
-from mnemic.graphs.formation import FormationGraph, build_formation
-from mnemic.graphs.recall import RecallGraph, build_recall
+from mnemic.graphs.consolidation import build_consolidation
+from mnemic.graphs.formation import build_formation
+from mnemic.graphs.recall import build_recall
+from mnemic.graphs.refinement import build_refinement
+from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
-from mnemic.operations.run.graph import run_leased
+from mnemic.operations.run.graph import run_graph, run_leased
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.turn import RecallOptions, consolidate, form_later, form_pending, formation_name, observe, recall
+from mnemic.operations.turn import form_later, form_pending, formation_name, observe
 from mnemic.policy.categories import Categories
 from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
@@ -31,17 +32,9 @@ from mnemic.state.query import BudgetTokens
 from mnemic.state.records import Observed
 from mnemic.state.refinement import Refinement, RefinementResult
 
-if TYPE_CHECKING:
-    from mnemic.graphs.refinement import RefinementGraph
-    from mnemic.graphs.supervisor import SupervisorGraph
-
 
 class Graphs:
     """The compiled graphs of one `Mnemic`, for a graph of your own; each is run with `context=identity`."""
-
-    recall: RecallGraph
-    formation: FormationGraph
-    consolidation: ConsolidationGraph
 
     def __init__(self, provide: Provider, categories: Categories) -> None:
         self._provide = provide
@@ -49,15 +42,10 @@ class Graphs:
         self.recall = build_recall(provide)
         self.consolidation = build_consolidation(provide)
         self.formation = build_formation(provide, self.consolidation)
+        #: An agent compressing its core memory.
+        self.refinement = build_refinement(provide)
 
-    @cached_property
-    def refinement(self) -> "RefinementGraph":
-        """An agent compressing its core memory."""
-        from mnemic.graphs.refinement import build_refinement
-
-        return build_refinement(self._provide)
-
-    def supervisor(self, checkpointer: Checkpointer = None) -> "SupervisorGraph":
+    def supervisor(self, checkpointer: Checkpointer = None) -> SupervisorGraph:
         """An agent that is ready to talk, with this memory, its tools and its sub-agents.
 
         The configured `agent` model answers, or the offline rules.
@@ -71,8 +59,6 @@ class Graphs:
         """
         if not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
             raise InvalidInputError("checkpointer: pass memory.checkpointer(), another of LangGraph's, or nothing")
-        from mnemic.graphs.supervisor import build_supervisor
-
         return build_supervisor(
             self._provide, self.recall, self.formation, categories=self._categories, checkpointer=checkpointer
         )
@@ -84,13 +70,10 @@ class MemoryBase:
     A method checks its arguments and calls one operation or graph; what it does is written there.
     """
 
-    #: What is open.
-    resources: Resources
-    #: The compiled graphs.
-    graphs: Graphs
-
     def __init__(self, resources: Resources) -> None:
+        #: What is open.
         self.resources = resources
+        #: The compiled graphs.
         self.graphs = Graphs(self._provide, resources.categories)
 
     async def _provide(self) -> Resources:
@@ -124,13 +107,13 @@ class Conversation(MemoryBase):
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: an argument cannot be used.
         """
-        options = RecallOptions(search=search, budget_tokens=budget_tokens)
-        return await recall(self.graphs.recall, identity, question, options)
+        given = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        return cast(RecallOutput, await run_graph(self.graphs.recall, given, identity))
 
     @check_arguments
     async def recall_text(self, identity: AnyIdentity, question: str) -> str:
         """The context for a turn as text; empty where there is nothing to say."""
-        return (await recall(self.graphs.recall, identity, question, RecallOptions()))["context"]
+        return (await self.recall(identity, question))["context"]
 
     @check_arguments
     async def observe(
@@ -196,7 +179,9 @@ class Conversation(MemoryBase):
         Args:
             force: also below the threshold, and without the wait after a failure.
         """
-        return await consolidate(self.resources, self.graphs.consolidation, identity, scope_key, force=force)
+        given, lease = {"scope_key": scope_key, "force": force}, Lease("consolidation", scope_key, uuid4())
+        result = await run_leased(self.resources, self.graphs.consolidation, given, identity, lease)
+        return cast(ConsolidationResult, result)
 
     @check_arguments
     async def refine(

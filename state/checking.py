@@ -72,21 +72,16 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
             positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
             raise InvalidInputError(first_problem(error, positional)) from None
 
-    if iscoroutinefunction(function):
-
-        @wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = check(args, kwargs)
-            return await function(*args, **kwargs)
-
-        return cast("Callable[Parameters, Result]", call_async)
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = check(args, kwargs)
+        return function(*args, **kwargs)
 
     @wraps(function)
-    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        checked, named = check(args, kwargs)
-        return function(*checked, **named)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
 
-    return call
+    return cast("Callable[Parameters, Result]", call_async if iscoroutinefunction(function) else call)
 
 
 def validate(kind: type[Value], value: object, *, strict: bool | None = True) -> Value:

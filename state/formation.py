@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.records import Message, NewMemory
+from mnemic.state.records import Message, NewMemory, Supersession
 
 
 class Inbox(NamedTuple):
@@ -39,23 +39,9 @@ class SimilarFact:
     #: Cosine similarity of the two search texts.
     similarity: float
 
-    @property
-    def is_stored(self) -> bool:
-        """Stored before this run, and not a fact of the same batch."""
-        return self.version > 0
 
-
-@dataclass(frozen=True, kw_only=True)
-class Closing:
-    """A fact to be closed, with what replaces it."""
-
-    old_id: UUID
-    #: As it was read; of a fact of the same batch, as it will be stored.
-    version: int
-    #: Stored before this run.
-    is_stored: bool
-    new_id: UUID
-    until: datetime
+#: A fact to be closed and what replaces it, and until when it held. The version of one of the same batch is 0.
+Closing = tuple[Supersession, datetime]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +79,6 @@ class Twin(NamedTuple):
 #: Who may share it. Facts never belong to a session, and what is explicit shall outlive one.
 ExplicitScope = Literal["user", "group", "agent"]
 
-MAX_STEPS = 20
-#: A step is one sentence, as a fact is.
-MAX_STEP_CHARS = 280
-MAX_TITLE_CHARS = 120
-
 
 class _Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -124,10 +105,11 @@ class RememberRequest(_Request):
 class ProcedureRequest(_Request):
     """How something is done, step by step."""
 
-    title: Annotated[StrictStr, Field(min_length=1, max_length=MAX_TITLE_CHARS)]
+    title: Annotated[StrictStr, Field(min_length=1, max_length=120)]
+    #: A step is one sentence, as long as a fact may be.
     steps: Annotated[
-        tuple[Annotated[StrictStr, Field(min_length=1, max_length=MAX_STEP_CHARS)], ...],
-        Field(min_length=1, max_length=MAX_STEPS),
+        tuple[Annotated[StrictStr, Field(min_length=1, max_length=280)], ...],
+        Field(min_length=1, max_length=20),
         BeforeValidator(_in_order),
     ]
     scope: ExplicitScope = "user"

@@ -1,7 +1,7 @@
 """Who a run belongs to. The host application gives it; a model never does."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
 
@@ -38,9 +38,8 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
         InvalidInputError: the text is not a scope key.
     """
     scope, _, owner = key.partition(":")
-    for known in get_args(Scope):
-        if scope == known and owner:
-            return known, owner
+    if scope in get_args(Scope) and owner:
+        return cast("Scope", scope), owner
     raise InvalidInputError("a scope key is written as 'user:ana' or 'group:harbor'; this is none")
 
 

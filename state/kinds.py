@@ -17,6 +17,11 @@ Extraction = Literal["sequential", "single"]
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
+#: Not strftime's: those follow the locale of the host application.
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,28 +79,6 @@ class MemoryQuery(_Part):
     budget_tokens: BudgetTokens | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CandidateSearch:
-    """What the search statement looks for."""
-
-    #: Its question is clean, and its categories are allowed.
-    request: MemoryQuery
-    #: Of the question, by `model`; None: the search goes by text alone. One by text needs it for a threshold.
-    vector: Sequence[float] | None
-    model: str
-    #: The only ones that are searched.
-    categories: Sequence[str]
-    #: Results of a category at most, where that is fewer than the request may bring.
-    rag_lengths: Mapping[str, int]
-    #: How much text rank and cosine count; together 1.
-    text: float
-    meaning: float
-    #: Candidates of each of the two branches.
-    candidates: int
-    #: Whether ranks count, which mean something among all candidates alone.
-    by_rank: bool
-
-
 class Candidate(NamedTuple):
     """What the search statement brings of one memory or message."""
 

@@ -222,11 +222,6 @@ class Settings(BaseSettings):
         return self.api_key is not None or self.base_url is not None
 
     @property
-    def is_offline(self) -> bool:
-        """Whether formation runs without a language model."""
-        return self.model_for("fast") == OFFLINE and self.model_for("slow") == OFFLINE
-
-    @property
     def embedder_name(self) -> str:
         """The embedder in use."""
         return self.embedder or (DEFAULT_EMBEDDER if self.has_endpoint else "minilm")
@@ -234,7 +229,8 @@ class Settings(BaseSettings):
     @property
     def kept_messages(self) -> Literal["sources", "all", "none"]:
         """Which messages stay searchable: everything when rules form the memories, for rules catch few of the facts."""
-        return self.keep_messages or ("all" if self.is_offline else "sources")
+        is_offline = self.model_for("fast") == self.model_for("slow") == OFFLINE
+        return self.keep_messages or ("all" if is_offline else "sources")
 
     @property
     def refinement_target(self) -> int:

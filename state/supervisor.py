@@ -98,20 +98,6 @@ class Consent(BaseModel):
     approved: bool
 
 
-class Asking(TypedDict):
-    """The interrupt that asks."""
-
-    action: str
-    memories: list[Question]
-
-
-class Progress(TypedDict, total=False):
-    """A custom event of the supervisor's stream: the step that begins, and the tools that it uses."""
-
-    step: str
-    tools: list[str]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ThreadStatus:
     """Where a thread stands; nothing of what was said in it."""

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
+from mnemic.policy.recall.scoring import SearchSetup
 from mnemic.state.identity import Scope, split_scope_key
-from mnemic.state.query import Candidate, CandidateSearch, Links, MemoryQuery
+from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
@@ -23,14 +24,26 @@ _ON_REQUEST: Final = {"procedural": "procedure", "journal": "journal"}
 _COMPANIONS: Final = 20
 
 
-async def search_candidates(scoped: ScopedTransaction, search: CandidateSearch) -> tuple[list[Candidate], Links]:
-    """What may be among the results, within the visible scope keys, and what each candidate is related to."""
-    request = search.request
+async def search_candidates(
+    scoped: ScopedTransaction,
+    setup: SearchSetup,
+    request: MemoryQuery,
+    vector: Sequence[float] | None,
+    categories: Sequence[str],
+) -> tuple[list[Candidate], Links]:
+    """What may be among the results, within the visible scope keys, and what each candidate is related to.
+
+    Args:
+        setup: its weights are those of the branches that are searched.
+        request: its question is clean, and its categories are allowed.
+        vector: of the question, by the setup's model; None: the search goes by text alone.
+        categories: the only ones that are searched.
+    """
     question = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
     scopes = get_args(Scope) if request.scopes is None else request.scopes
     wanted = tuple(key for key in scoped.scope_keys if split_scope_key(key)[0] in scopes)
     on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
-    filters = request.filters.model_dump()
+    filters, candidates = request.filters.model_dump(), setup.settings.search_candidates
     values = {
         **filters,
         "of_agent": filters["agent_id"],
@@ -40,18 +53,19 @@ async def search_candidates(scoped: ScopedTransaction, search: CandidateSearch) 
         "threshold": request.threshold,
         "question": question,
         "phrases": _QUOTED.findall(question),
-        "vector": None if search.vector is None else HalfVector(list(search.vector)),
-        "model": search.model,
+        "vector": None if vector is None else HalfVector(list(vector)),
+        "model": setup.model,
         "scope_keys": array_text(wanted),
         "kinds": array_text((*_KINDS, *on_request)),
-        "categories": array_text(tuple(search.categories)),
-        "w_text": float(search.text),
-        "w_meaning": float(search.meaning),
-        "candidates": search.candidates,
+        "categories": array_text(tuple(categories)),
+        "w_text": float(setup.weights.text),
+        "w_meaning": float(setup.weights.meaning),
+        "candidates": candidates,
         # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
-        "most": 2 * search.candidates,
-        "most_facts": 2 * (search.candidates if search.by_rank else request.top_k + 5),
-        "short": array_text(tuple(name for name, most in search.rag_lengths.items() if most < request.top_k)),
+        "most": 2 * candidates,
+        # ranks mean something among all candidates alone
+        "most_facts": 2 * (candidates if setup.settings.fusion == "rrf" else request.top_k + 5),
+        "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < request.top_k)),
         "companions": _COMPANIONS,
     }
     return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))

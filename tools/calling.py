@@ -62,14 +62,19 @@ def make_tool(
             state = runtime.state  # where LangGraph's own have the messages; a host's may have none
             found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
             return await tool.act(Call(await provide(), identity, arguments, found or ()))
-        except MnemicError as error:
-            raise ToolException(_readable(tool.name, error)) from None
+        except RefusedCallError as error:
+            raise ToolException(refused_argument(str(error))) from None
+        except MnemicError as error:  # the model reads no more than what to do now
+            _LOG.warning("the tool %s failed: %s", tool.name, error)
+            no_embedder = isinstance(error, EmbeddingError) and tool.name == "memory_query"
+            raise ToolException(NO_EMBEDDER if no_embedder else NO_MEMORY) from None
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             return run_on_loop(loop, lambda: call_async(runtime, **arguments))
         except BlockedLoopError as error:
-            raise ToolException(_readable(tool.name, error)) from None
+            _LOG.warning("the tool %s failed: %s", tool.name, error)
+            raise ToolException(NO_LOOP) from None
 
     return StructuredTool(
         name=tool.name,
@@ -89,13 +94,3 @@ def refused_arguments(error: Exception) -> str:
     for word, plain in _PLAIN_WORDS.items():
         problem = problem.replace(word, plain)
     return refused_argument(problem)
-
-
-def _readable(name: str, error: MnemicError) -> str:
-    """What a model may read of an error: its own mistakes as they are, and of all else only what to do now."""
-    if isinstance(error, RefusedCallError):
-        return refused_argument(str(error))
-    _LOG.warning("the tool %s failed: %s", name, error)
-    if isinstance(error, BlockedLoopError):
-        return NO_LOOP
-    return NO_EMBEDDER if isinstance(error, EmbeddingError) and name == "memory_query" else NO_MEMORY

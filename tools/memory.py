@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -115,4 +114,4 @@ def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
     if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):
         return []
     # that a user said it is what counts, not which: nothing becomes anybody's own here
-    return to_messages(call.messages, call.identity, now=datetime.now(UTC), several_speakers=True)
+    return to_messages(call.messages, call.identity, several_speakers=True)

@@ -11,13 +11,15 @@ from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
 from mnemic.operations.recall import query, search, search_setup
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.scoring import PLAIN
+from mnemic.policy.recall.scoring import Weights
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found
 
+#: Without what is added: text and meaning alone.
+PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
 #: One question, and the score of what comes back.
 Ask = Callable[[Question], Awaitable[Score]]
 

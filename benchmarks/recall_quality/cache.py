@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mnemic.models.embedders import Embedder, Vector
-from mnemic.policy.formation.bands import Bands
 
 
 class CachedEmbedder:
@@ -17,26 +16,8 @@ class CachedEmbedder:
         self._embedder = embedder
         self._directory = directory
         self._known: dict[str, Vector] = {}
-
-    @property
-    def name(self) -> str:
-        """The other embedder's."""
-        return self._embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        """The other embedder's."""
-        return self._embedder.dimensions
-
-    @property
-    def local(self) -> bool:
-        """The other embedder's."""
-        return self._embedder.local
-
-    @property
-    def bands(self) -> Bands:
-        """The other embedder's."""
-        return self._embedder.bands
+        self.name, self.dimensions = embedder.name, embedder.dimensions
+        self.local, self.bands = embedder.local, embedder.bands
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One unit vector for each text, in order; what is new is worked out once."""

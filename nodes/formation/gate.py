@@ -1,13 +1,13 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 
 from mnemic.operations.formation.selection import writes_left
-from mnemic.operations.messages.transcript import only_speaks
+from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import formation_lease, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
@@ -25,7 +25,7 @@ from mnemic.state.formation import Account, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
-from mnemic.state.records import Message, ScopeSettings
+from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, leases, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -43,20 +43,24 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
     settings = resources.settings.overridden(overrides)
     left = await writes_left(resources, identity, settings, retry=retry)
     lease = formation_lease(identity, holder_of(runtime), retry=retry)
-    run = _Run(lease, settings, forced=forced or retry, by_turn=left is not None)
+    run = _Run(lease, settings, forced=forced or retry, by_turn=left is not None, retry=retry)
 
     async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
         return await _take_up(scoped, run), await scopes.scope_settings(scoped)
 
     async with release_lease_on_error(resources, identity, lease):
-        work, guided = await resources.database.write(identity, act)
-    messages = work.box.messages
+        (box, reason, waits), guided = await resources.database.write(identity, act)
+    messages = box.messages
     return {
         **_nothing_yet(),
-        **work.figures(run),
+        "reason": reason,
+        "waits": waits,
+        "formed": len(messages),
+        "pending": box.pending - len(messages),
+        "set_aside": box.set_aside - (len(messages) if retry else 0),
         "lease": lease,
         "batch": [*messages],
-        "guidance": _guidance(guided.values(), is_own=only_speaks(messages, identity.user_id)),
+        "guidance": _guidance(guided.values(), is_own={*speakers(messages)} <= {identity.user_id}),
         "names": {key: part.name for key, part in guided.items() if part.name},
         "read_seq": read_seq,
         "overrides": overrides,
@@ -82,10 +86,8 @@ def _nothing_yet() -> FormationState:
         "facts": [],
         "vectors": {},
         "private": False,
-        "neighbours": {},
         "closing": [],
         "repeats": [],
-        "reflections": [],
         "account": Account(),
     }
 
@@ -97,41 +99,23 @@ class _Run(NamedTuple):
     settings: Settings
     forced: bool
     by_turn: bool
-
-    @property
-    def takes_set_aside(self) -> bool:
-        """Only a retry takes what was set aside, so that this stands in the way of nothing else."""
-        return self.lease.work == "retry"
+    #: Only a retry takes what was set aside, so that this stands in the way of nothing else.
+    retry: bool
 
 
-class _Work(NamedTuple):
-    """What this run has before it: of the inbox what it takes, and why; else what it waits for."""
-
-    box: Inbox
-    reason: FormationReason | None = None
-    waits: Waits | None = None
-
-    def figures(self, run: _Run) -> FormationState:
-        """What the caller is told of it."""
-        taken = len(self.box.messages)
-        return {
-            "reason": self.reason,
-            "waits": self.waits,
-            "formed": taken,
-            "pending": self.box.pending - taken,
-            "set_aside": self.box.set_aside - (taken if run.takes_set_aside else 0),
-        }
+#: Of the inbox what a run takes, and why; else what it waits for.
+_Work = tuple[Inbox, FormationReason | None, Waits | None]
 
 
 async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
     box = await _read(scoped, run)
-    reason = _reason(box, run)
+    nothing, reason = box._replace(messages=()), _reason(box, run)
     if reason is None:
-        return _Work(box._replace(messages=()))
+        return nothing, None, None
     failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
     if failed is None:
-        return _Work(box._replace(messages=()), waits=await leases.waits_for(scoped, run.lease))
-    if failed >= run.settings.tries and not run.takes_set_aside:
+        return nothing, None, await leases.waits_for(scoped, run.lease)
+    if failed >= run.settings.tries and not run.retry:
         alone = await _read(scoped, run, failed=failed)
         await inbox.set_aside(scoped, [message.id for message in alone.messages])
         await leases.begin_anew(scoped, run.lease)
@@ -140,11 +124,11 @@ async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
     box = await _read(scoped, run, failed=failed)
     if not box.messages:
         await leases.finish(scoped, run.lease)
-    return _Work(box, reason if box.messages else None)
+    return box, reason if box.messages else None, None
 
 
 def _reason(box: Inbox, run: _Run) -> FormationReason | None:
-    waiting = box.set_aside if run.takes_set_aside else box.pending - box.set_aside
+    waiting = box.set_aside if run.retry else box.pending - box.set_aside
     if run.by_turn:
         return turn_reason(box.messages, more=waiting > len(box.messages), forced=run.forced)
     return formation_reason(
@@ -164,16 +148,12 @@ async def _read(scoped: ScopedTransaction, run: _Run, *, failed: int = 0) -> Inb
     session_id = split_scope_key(run.lease.scope_key)[1]
     beyond = failed - (run.settings.tries - 1)
     most = 1 if beyond >= 0 else max(1, run.settings.formation_batch_messages >> failed)
-    skip = max(0, beyond) if run.takes_set_aside else 0
-    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.takes_set_aside, skip=skip)
+    skip = max(0, beyond) if run.retry else 0
+    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.retry, skip=skip)
     messages = first_turn(box.messages) if run.by_turn else box.messages
-    return box._replace(messages=_fitting(messages, run.settings.formation_batch_tokens >> failed))
-
-
-def _fitting(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:
-    """The oldest messages that fit into one prompt, and one at least."""
-    spent = list(accumulate(count_tokens(message.content) for message in messages))
-    return tuple(message for place, message in enumerate(messages) if place == 0 or spent[place] <= budget)
+    spent = accumulate(count_tokens(message.content) for message in messages)
+    fitting = sum(tokens <= run.settings.formation_batch_tokens >> failed for tokens in spent)
+    return box._replace(messages=tuple(messages[: max(1, fitting)]))
 
 
 def _guidance(scopes: Iterable[ScopeSettings], *, is_own: bool) -> str:

@@ -6,20 +6,20 @@ observations, in a single call in place of all of them.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.formation.builder import MemoryBuilder
+from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
-from mnemic.operations.formation.drafts import ScopeResolver, foreign_tokens
-from mnemic.operations.formation.selection import crowded_out, most_important
-from mnemic.operations.messages.transcript import group_name, numbered, only_speaks, speakers
+from mnemic.operations.formation.selection import most_important
+from mnemic.operations.messages.transcript import group_name, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import display_name
+from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DECIDE,
     EXTRACT_FACTS,
@@ -39,19 +39,18 @@ from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Memory, NewMemory, Standing
 from mnemic.storage import memories
 
-Answer = TypeVar("Answer", ExtractFactsOutput, ExtractReflectionsOutput, ExtractObservationsOutput)
+Answer = TypeVar("Answer", bound=ExtractFactsOutput | ExtractReflectionsOutput | ExtractObservationsOutput)
 
 
 async def extract_facts(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """One fast call; every text passes the validator, every owner comes from the messages it cites."""
     if not resources.settings.overridden(state["overrides"]).rag:
         return {"facts": []}
-    run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(EXTRACT_FACTS, MemoryBuilder.add_facts)
+    builder = await _drafts(state, resources, runtime, EXTRACT_FACTS, MemoryBuilder.add_facts)
     kept = most_important([*builder.memories.values()], state["max_facts"])
     places = {message.id: place for place, message in enumerate(state["batch"])}
     kept.sort(key=lambda fact: (fact.valid_from, places[fact.source_message_ids[-1]]))
-    return {"facts": kept, "private": builder.private, **run.update(builder, kept)}
+    return {"facts": kept, "private": builder.private, **builder.update(state, kept)}
 
 
 async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
@@ -63,15 +62,10 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     identity = identity_of(runtime)
     facts, settings = state["facts"], resources.settings
     vectors = await resources.embedder.embed([fact.search_text for fact in facts])
-    keys = [scope_key("user", user) for user in speakers(state["batch"])]
-    async with resources.database.scoped(identity, also=keys) as scoped:
-        stored = await memories.similar(
-            scoped,
-            [fact.scope_key for fact in facts],
-            vectors,
-            model=resources.embedder.name,
-            most=settings.neighbours,
-        )
+    own_keys = [scope_key("user", user) for user in speakers(state["batch"])]
+    keys, model = [fact.scope_key for fact in facts], resources.embedder.name
+    async with resources.database.scoped(identity, also=own_keys) as scoped:
+        stored = await memories.similar(scoped, keys, vectors, model=model, most=settings.neighbours)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
     return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
 
@@ -79,20 +73,11 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
     facts, neighbours = state["facts"], state["neighbours"]
-    question = DecideInput(
-        facts=tuple(
-            ShownFact(
-                number=number,
-                content=fact.content,
-                dated=fact.valid_from,
-                known=tuple(
-                    ShownFact(number=place, content=old.content, dated=old.dated) for place, old in known.items()
-                ),
-            )
-            for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1)
-        )
-    )
-    deciding = run_step(DECIDE, question, resources.models)
+    shown = []
+    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
+        near = tuple(ShownFact(place, old.content, old.dated) for place, old in known.items())
+        shown.append(ShownFact(number, fact.content, fact.valid_from, near))
+    deciding = run_step(DECIDE, DecideInput(tuple(shown)), resources.models)
     output = (await metered(resources, identity_of(runtime), deciding)).output
     outcome = apply_decisions(
         facts,
@@ -117,93 +102,87 @@ async def extract_reflections(
     """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
-    run = _Extraction(resources, identity_of(runtime), state)
-    standing = await run.standing()
-    builder = await run.ask(EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, standing, state["facts"])
+    builder = await _drafts(
+        state, resources, runtime, EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, with_standing=True
+    )
     drafted = [*builder.memories.values()]
-    return {"reflections": drafted, **run.update(builder, drafted)}
+    return {"reflections": drafted, **builder.update(state, drafted)}
 
 
 async def extract_observations(
     state: FormationState, resources: Resources, runtime: Runtime[Identity]
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
-    run = _Extraction(resources, identity_of(runtime), state)
-    builder = await run.ask(EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, await run.standing())
+    builder = await _drafts(
+        state, resources, runtime, EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, with_standing=True
+    )
     kept = most_important([*builder.memories.values()], state["max_facts"])
-    return {"reflections": kept, **run.update(builder, kept)}
+    return {"reflections": kept, **builder.update(state, kept)}
 
 
-class _Extraction(NamedTuple):
-    """A step that drafts memories, in one run."""
+async def _drafts(
+    state: FormationState,
+    resources: Resources,
+    runtime: Runtime[Identity],
+    step: Step[ExtractionInput, Answer],
+    add: Callable[[MemoryBuilder, Answer], None],
+    *,
+    with_standing: bool = False,
+) -> MemoryBuilder:
+    """The memories that were made of a step's answer; a useless answer is repaired once.
 
-    resources: Resources
-    identity: Identity
-    state: FormationState
+    Args:
+        step: which.
+        add: gives the answer's drafts to the builder.
+        with_standing: what is in context is shown, and not to be said again, as the facts of this run are.
 
-    async def standing(self) -> Sequence[Standing]:
-        """What is in context."""
-        async with self.resources.database.scoped(self.identity) as scoped:
-            return (await memories.standing(scoped)).scopes
+    Raises:
+        ModelError: as `metered`.
+    """
+    identity = identity_of(runtime)
+    standing: Sequence[Standing] = ()
+    if with_standing:
+        async with resources.database.scoped(identity) as scoped:
+            standing = (await memories.standing(scoped)).scopes
+    step_input = _step_input(state, identity, resources.categories.formed, standing)
+    resolver = ScopeResolver(state["batch"], identity, step_input.group)
+    in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
-    async def ask(
-        self,
-        step: Step[ExtractionInput, Answer],
-        add: Callable[[MemoryBuilder, Answer], None],
-        standing: Sequence[Standing] = (),
-        new_facts: Sequence[NewMemory] = (),
-    ) -> MemoryBuilder:
-        """The memories that were made of the step's answer; a useless answer is repaired once.
+    def built(answer: Answer) -> MemoryBuilder:
+        known: list[Memory | NewMemory] = [*in_context, *state["facts"]]
+        nothing_else, private = answer.nothing_else, state["private"]
+        builder = MemoryBuilder(resolver, resources.categories, step.prompt, known, nothing_else, private)
+        add(builder, answer)
+        return builder
 
-        Args:
-            step: which.
-            add: gives the answer's drafts to the builder.
-            standing: what is in context, and not to be said again.
-            new_facts: what this run has just decided on, likewise.
+    asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
+    return built((await metered(resources, identity, asking)).output)
 
-        Raises:
-            ModelError: as `metered`.
-        """
-        resources, state = self.resources, self.state
-        step_input = self._input(standing, new_facts)
-        resolver = ScopeResolver(state["batch"], self.identity, step_input.group)
-        known: list[Memory | NewMemory] = [
-            *(memory for part in standing for memory in [*part.texts, *part.facts]),
-            *new_facts,
-        ]
 
-        def built(answer: Answer) -> MemoryBuilder:
-            nothing_else, private = answer.nothing_else, state["private"]
-            builder = MemoryBuilder(resolver, resources.categories, step.prompt, [*known], nothing_else, private)
-            add(builder, answer)
-            return builder
+def _step_input(
+    state: FormationState, identity: Identity, categories: Sequence[str], standing: Sequence[Standing]
+) -> ExtractionInput:
+    """What a step is shown.
 
-        asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
-        return built((await metered(resources, self.identity, asking)).output)
-
-    def _input(self, standing: Sequence[Standing], new_facts: Sequence[NewMemory]) -> ExtractionInput:
-        """What the step is shown.
-
-        Where others speak than the run's own user, nobody's own memory may colour what is written for them: that is not
-        shown, and not stored twice either.
-        """
-        batch, names = self.state["batch"], self.state["names"]
-        is_own = only_speaks(batch, self.identity.user_id)
-        places = [(part, *split_scope_key(part.scope_key)) for part in standing if is_own or part.scope != "user"]
-        return ExtractionInput(
-            lines=numbered(batch),
-            group=group_name(self.identity, names),
-            guidance=self.state["guidance"],
-            categories=self.resources.categories.formed,
-            limit=self.state["max_facts"],
-            standing=tuple(
-                StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
-                for part, scope, owner in places
-            ),
-            new_facts=tuple(fact.content for fact in new_facts),
-        )
-
-    def update(self, builder: MemoryBuilder, kept: Sequence[NewMemory]) -> FormationState:
-        """What the channels tell of the drafts, of which these are kept."""
-        account = crowded_out(builder.account(self.state["account"]), builder.memories.values(), kept)
-        return {"repeats": [*self.state["repeats"], *builder.repeats], "account": account, **builder.figures()}
+    Where others speak than the run's own user, nobody's own memory may colour what is written for them: that is not
+    shown, and not stored twice either.
+    """
+    batch, names = state["batch"], state["names"]
+    is_own = {*speakers(batch)} <= {identity.user_id}
+    return ExtractionInput(
+        lines=tuple(
+            Line(number, message.author, message.role, message.said_at, message.content)
+            for number, message in enumerate(batch, start=1)
+        ),
+        group=group_name(identity, names),
+        guidance=state["guidance"],
+        categories=tuple(categories),
+        limit=state["max_facts"],
+        standing=tuple(
+            StandingText(scope, names.get(part.scope_key) or display_name(owner), part.text)
+            for part in standing
+            for scope, owner in [split_scope_key(part.scope_key)]
+            if is_own or scope != "user"
+        ),
+        new_facts=tuple(fact.content for fact in state["facts"]),
+    )

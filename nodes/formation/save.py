@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.formation import Closing, Repeat, Twin
+from mnemic.state.formation import Closing, Repeat
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
@@ -52,7 +52,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         op_id = await scoped.begin_operation("formation", run_id=run_id, meta={"brought_by": others} if others else {})
         await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
         stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
-        superseded = await _stored(scoped, state, new, closing, stored)
+        superseded = await _supersede(scoped, state, new, closing, stored)
         if state["max_writes"] is not None:
             await _count_turn(scoped, quota_scope_key(batch, identity), len(stored), settings)
         if texts:
@@ -70,17 +70,29 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     return await resources.database.write(identity, act, also=keys)
 
 
-async def _stored(
+async def _supersede(
     scoped: ScopedTransaction,
     state: FormationState,
     new: Sequence[NewMemory],
     closing: Sequence[Closing],
     stored: set[UUID],
 ) -> int:
-    """What a living twin kept out counts as said again by its sources; of how many memories others took the place."""
+    """Closes what can be closed, of how many: where a living twin kept a memory of this run out, it stands in for it.
+
+    What is said again, by a twin too, rests on who said it now.
+    """
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
-    superseded = await _supersede(scoped, closing, stored, twins)
+    changes: list[Closing] = []
+    for (old_id, version, new_id), until in closing:
+        old, successor = twins.get(old_id), twins.get(new_id)
+        old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
+        new_id = successor.id if successor else new_id
+        is_stored = successor is not None or new_id in stored
+        if is_stored and old_id != new_id and not (old and old.protected):
+            changes.append((Supersession(old_id, version, new_id), until))
+    if changes:
+        await memories.supersede(scoped, changes)
     again = [
         Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
         for row in dropped
@@ -88,7 +100,7 @@ async def _stored(
     ]
     made = [memory for memory in new if memory.id in stored]
     await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, state["batch"]))
-    return superseded
+    return len(changes)
 
 
 def _kept(
@@ -114,23 +126,6 @@ async def _embed(
     made = iter(await resources.embedder.embed(wanted) if wanted else [])
     vectors = {**known, **{memory.id: next(made) for memory in missing}}
     return vectors, [text._replace(vector=next(made)) for text in texts]
-
-
-async def _supersede(
-    scoped: ScopedTransaction, closing: Sequence[Closing], stored: set[UUID], twins: Mapping[UUID, Twin]
-) -> int:
-    """Closes what can be closed, of how many: where a living twin kept a fact of this run out, it stands in for it."""
-    changes: list[tuple[Supersession, datetime]] = []
-    for row in closing:
-        old, new = twins.get(row.old_id), twins.get(row.new_id)
-        old_id, version = (old.id, old.version) if old else (row.old_id, row.version)
-        new_id = new.id if new else row.new_id
-        is_stored = new is not None or new_id in stored
-        if is_stored and old_id != new_id and not (old and old.protected):
-            changes.append((Supersession(old_id=old_id, old_version=version, new_id=new_id), row.until))
-    if changes:
-        await memories.supersede(scoped, changes)
-    return len(changes)
 
 
 async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, settings: Settings) -> None:

@@ -1,16 +1,27 @@
-"""Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure."""
+"""Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure.
+
+A model's word on a wide scope counts only through the gate of `policy.formation.sharing`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 from uuid import UUID, uuid4
 
-from mnemic.operations.formation.drafts import ScopeResolver, refusal_summary
-from mnemic.operations.messages.transcript import cited, own_words, owner_of, speakers
+from mnemic.operations.formation.selection import crowded_out
+from mnemic.operations.messages.transcript import own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.sharing import Draft
+from mnemic.policy.formation.sharing import (
+    Draft,
+    content_tokens,
+    gives_orders,
+    has_foreign_claims,
+    is_grounded,
+    may_share,
+)
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text
@@ -26,7 +37,7 @@ from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Scope, scope_key, split_scope_key
+from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory
 
@@ -38,7 +49,56 @@ MAX_SUBJECT_CHARS: Final = 100
 _COPIED_WORDS: Final = 5
 #: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS: Final = 50
-_WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user")
+_WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
+
+
+def refusal_summary(refused: Counter[str]) -> str:
+    """`2 first_person, 1 too_long`."""
+    return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
+
+
+def foreign_tokens(batch: Sequence[Message]) -> frozenset[str]:
+    """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
+    own = {message.id for message in own_words(batch)}
+    return content_tokens("\n".join(message.content for message in batch if message.id not in own))
+
+
+@dataclass(frozen=True)
+class ScopeResolver:
+    """The scope keys for what a batch brings."""
+
+    batch: Sequence[Message]
+    identity: Identity
+    #: The display name of the run's one group.
+    group: str | None
+    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
+    #: only what users said is shared, and not all that nobody else in the batch said.
+    has_read_more: bool = False
+
+    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
+        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+
+        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
+        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        """
+        owners = {"agent": (self.identity.agent_id,), "group": self.identity.group_ids}.get(draft.scope, ())
+        if len(owners) != 1 or self._is_ordered or not may_share(draft, sources):
+            return fallback
+        contents = [message.content for message in sources]
+        known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
+        if not is_grounded(draft.text, known):
+            return fallback
+        own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
+        is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
+        return fallback if is_foreign else scope_key(draft.scope, owners[0])
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
+
+    @cached_property
+    def _foreign(self) -> frozenset[str]:
+        return foreign_tokens(self.batch)
 
 
 @dataclass
@@ -68,24 +128,13 @@ class MemoryBuilder:
         """Facts, each its owner's, or of a wider scope."""
         self.private = self.private or any(draft.private for draft in output.facts)
         for draft in output.facts:
-            sources = cited(self.resolver.batch, draft.messages)
-            owner = owner_of(sources, self.resolver.identity)
-            own_key = scope_key("user", owner) if owner else None
-            may_tell = bool(own_words(sources)) or draft.category in _OPEN_TO_OTHERS
-            fact = self._made(draft, draft.scope, sources, own_key, may_tell=may_tell)
-            if fact:
-                self._keep(replace(fact, subject_user_id=owner if fact.scope_key == own_key else None))
+            if fact := self._made(draft, draft.scope):
+                self._keep(fact)
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
-        by_scope: dict[Scope, Sequence[ReflectionDraft]] = {
-            "agent": output.agent,
-            "group": output.group,
-            "user": output.user,
-            "session": output.session,
-        }
-        for scope, drafts in by_scope.items():
-            for draft in drafts:
+        for scope in _WIDEST_FIRST:
+            for draft in getattr(output, scope):
                 self._add_reflection(scope, draft)
         if output.episode.strip():
             self._add_episode(output.episode)
@@ -105,28 +154,27 @@ class MemoryBuilder:
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
         return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, len(self.resolver.batch)))
 
-    def figures(self) -> FormationState:
-        """What is counted; no refusals are left out, for an empty count begins anew."""
-        checks: FormationState = {"checks": dict(self.checks)}
-        return {**checks, "refused": dict(self.refused)} if self.refused else checks
+    def update(self, state: FormationState, kept: Sequence[NewMemory]) -> FormationState:
+        """What the channels tell of the drafts, of which these are kept: what they account for, with those before.
 
-    def account(self, before: Account) -> Account:
-        """What this answer accounts for, with those before it.
-
-        A message that a refused draft rests on holds something, whatever the model says of the rest.
+        A message that a refused draft rests on holds something, whatever the model says of the rest. No refusals are
+        left out, for an empty count begins anew.
         """
-        return Account(
+        before = state["account"]
+        account = Account(
             cited=before.cited | self._cited,
             open=before.open | self._open,
             nothing_else=self.nothing_else and before.nothing_else is not False,
         )
+        update: FormationState = {
+            "checks": dict(self.checks),
+            "repeats": [*state["repeats"], *self.repeats],
+            "account": crowded_out(account, self.memories.values(), kept),
+        }
+        return {**update, "refused": dict(self.refused)} if self.refused else update
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
-        sources = cited(self.resolver.batch, draft.messages)
-        owner = owner_of(sources, self.resolver.identity) if scope != "session" else None
-        own_key = self._own_key(owner) if scope != "user" or owner else None
-        may_tell = scope == "session" or bool(own_words(sources))
-        memory = self._made(draft, scope, sources, own_key, may_tell=may_tell)
+        memory = self._made(draft, scope)
         if memory is None:
             return
         wording = memory.content.casefold().rstrip(".")
@@ -153,43 +201,36 @@ class MemoryBuilder:
             key = self.resolver.resolve(Draft("group", content, "event", 5, private), users, fallback=key)
         self._keep(self._memory("episode", key, content, batch[-1:]))
 
-    def _made(
-        self,
-        draft: FactDraft | ReflectionDraft,
-        scope: Scope,
-        sources: Sequence[Message],
-        own_key: str | None,
-        *,
-        may_tell: bool,
-    ) -> NewMemory | None:
-        """The draft as a memory; None where it is refused.
-
-        Args:
-            draft: what the model wrote.
-            scope: the one it is wanted in.
-            sources: the messages it cites.
-            own_key: whose it is where no wider scope may have it; None: there is nobody.
-            may_tell: whether those who said it may tell such a thing.
-        """
-        kind: Kind = "fact" if isinstance(draft, FactDraft) else "reflection"
-        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+    def _made(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> NewMemory | None:
+        """The draft as a memory, in this scope where it may have it, else its owner's; None where it is refused."""
+        fact = draft if isinstance(draft, FactDraft) else None
+        sources = [message for number, message in enumerate(self.resolver.batch, start=1) if number in draft.messages]
+        owner = next((message.user_id for message in sources if message.user_id), self.resolver.identity.user_id)
+        if scope == "session":
+            owner = None
+        # without an owner it is the session's, unless it is a fact or about its user
+        own_key = self._own_key(owner) if owner or not (fact or scope == "user") else None
+        is_open = draft.category in _OPEN_TO_OTHERS if fact else scope == "session"
+        may_tell = is_open or bool(own_words(sources))
         problem = "not_own_words" if not may_tell else None if own_key else "no_owner"
-        verdict = check_text(draft.content, kind=kind, max_words=max_words)
+        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+        verdict = check_text(draft.content, kind="fact" if fact else "reflection", max_words=max_words)
         text = self._take(verdict, sources, problem if sources else "no_source")
         if text is None or own_key is None:
             return None
         wanted = Draft(scope, text, draft.category, draft.importance, draft.private)
         subject = None
-        if isinstance(draft, FactDraft):
-            wanted = wanted._replace(provenance=draft.provenance)
-            subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
+        if fact:
+            wanted = wanted._replace(provenance=fact.provenance)
+            subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
         key = self.resolver.resolve(wanted, sources, fallback=own_key)
         return replace(
-            self._memory(kind, key, text, sources, subject),
+            self._memory("fact" if fact else "reflection", key, text, sources, subject),
+            subject_user_id=owner if fact and key == own_key else None,
             category=self.categories.stored_as(draft.category),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
-            provenance=draft.provenance if isinstance(draft, FactDraft) else "inferred",
+            provenance=fact.provenance if fact else "inferred",
         )
 
     def _take(self, verdict: Verdict, sources: Sequence[Message], unfounded: str | None = None) -> str | None:
@@ -201,7 +242,9 @@ class MemoryBuilder:
             unfounded: why it may not rest on them.
         """
         ids = {message.id for message in sources}
-        problem = unfounded or verdict.problem or self._copied(verdict.text or "")
+        words, instructions = folded_words(verdict.text or ""), " ".join(folded_words(self.prompt.system))
+        is_copied = len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} "
+        problem = unfounded or verdict.problem or ("copied" if is_copied else None)
         if problem or verdict.text is None:
             self.checks["refused"] += 1
             self.refused[problem or "empty"] += 1
@@ -210,11 +253,6 @@ class MemoryBuilder:
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
         self._cited |= ids
         return verdict.text
-
-    def _copied(self, text: str) -> str | None:
-        words = folded_words(text)
-        instructions = " ".join(folded_words(self.prompt.system))
-        return "copied" if len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} " else None
 
     def _own_key(self, user: str | None) -> str:
         """The user's, or the session's."""

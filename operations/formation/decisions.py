@@ -5,11 +5,11 @@ Whatever cannot be trusted of a decision becomes ADD.
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import combinations, count
 from operator import mul
 from uuid import UUID
 
-from mnemic.policy.formation.bands import Band, Bands, band_of_pair
+from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
@@ -18,7 +18,7 @@ from mnemic.prompts.extraction import Decision
 from mnemic.state.formation import Closing, Repeat, SimilarFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
-from mnemic.state.records import NewMemory, Relation
+from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
 #: By the id of a new fact: those in its check band, so that a decision is needed.
@@ -50,7 +50,9 @@ def compare_facts(
     known = [*stored, *_within_batch(facts, vectors)]
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
-        near = [(band_of_fact(fact.content, old, bands), old) for old in known if old.place == place]
+        near = [
+            (band_of_pair(fact.content, old.content, old.similarity, bands), old) for old in known if old.place == place
+        ]
         if same := [old for band, old in near if band == "auto"]:
             # said anew after all: what came before it in this batch does not close it
             neighbours = _without(neighbours, {old.id for old in same})
@@ -75,14 +77,7 @@ def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[Similar
 
 
 def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
-    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.is_stored) for old in known]
-
-
-def band_of_fact(content: str, old: SimilarFact, bands: Bands) -> Band:
-    """The same sentence is the same fact, however far its date takes the vectors apart."""
-    if content == old.content:
-        return "auto"
-    return band_of_pair(content, old.content, old.similarity, bands)
+    return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.version > 0) for old in known]
 
 
 def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
@@ -97,7 +92,7 @@ def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tu
 def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[SimilarFact]:
     return [
         SimilarFact(
-            place=later,
+            place=place,
             id=fact.id,
             version=0,
             content=fact.content,
@@ -105,11 +100,10 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]
             protected=False,
             private=fact.private,
             importance=fact.importance,
-            similarity=sum(map(mul, vectors[earlier], vectors[later])),
+            similarity=sum(map(mul, vectors[earlier], vectors[place])),
         )
-        for later in range(len(facts))
-        for earlier, fact in enumerate(facts[:later])
-        if fact.scope_key == facts[later].scope_key
+        for (earlier, fact), (place, later) in combinations(enumerate(facts), 2)
+        if fact.scope_key == later.scope_key
     ]
 
 
@@ -134,8 +128,11 @@ class Outcome:
 
     def closings(self) -> list[Closing]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        rows = [row for row in self.closing.values() if row.is_stored or row.old_id in self.facts]
-        return [row for row in rows if row.new_id in self.facts]
+        return [
+            (change, until)
+            for change, until in self.closing.values()
+            if change.new_id in self.facts and (change.old_version or change.old_id in self.facts)
+        ]
 
     def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
         """As many as the run may still delete."""
@@ -157,13 +154,7 @@ class Outcome:
             return
         self.facts[replacement.id] = replacement
         for old in named:
-            self.closing[old.id] = Closing(
-                old_id=old.id,
-                version=max(old.version, 1),
-                is_stored=old.is_stored,
-                new_id=replacement.id,
-                until=replacement.valid_from,
-            )
+            self.closing[old.id] = Supersession(old.id, old.version, replacement.id), replacement.valid_from
 
 
 def apply_decisions(
@@ -223,9 +214,9 @@ def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], foreign: 
         return None
     private = fact.private or any(old.private for old in named)
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
-    if is_wide and (private or is_personal(checked, fact.category) or steers(checked)):
-        return None
-    if is_wide and has_foreign_claims(content_tokens(checked), content_tokens(known), foreign):
+    claimed, own = content_tokens(checked), content_tokens(known)
+    is_refused = private or is_personal(checked, fact.category) or steers(checked)
+    if is_wide and (is_refused or has_foreign_claims(claimed, own, foreign)):
         return None
     return replace(
         fact,

@@ -31,7 +31,7 @@ def within_cap(
     """
     if most is None or len(new) <= most:
         return [*new], [*closing]
-    successors = {row.old_id: row.new_id for row in closing}
+    successors = {change.old_id: change.new_id for change, _ in closing}
 
     def last(memory_id: UUID) -> UUID:
         """The end of a chain of closings; it has one, for a fact closes only what was said before it."""
@@ -42,8 +42,8 @@ def within_cap(
     made = {memory.id for memory in new}
     kept = most_important([memory for memory in new if memory.id not in successors], most)
     ids = {memory.id for memory in kept}
-    rows = [replace(row, new_id=last(row.new_id)) for row in closing if row.old_id not in made]
-    return kept, [row for row in rows if row.new_id in ids]
+    rows = [(row._replace(new_id=last(row.new_id)), until) for row, until in closing if row.old_id not in made]
+    return kept, [(row, until) for row, until in rows if row.new_id in ids]
 
 
 def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:
@@ -68,12 +68,9 @@ def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
 
 def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> list[NewMemory]:
     """The memories without relations from or to what the run closes, for that is known by its successor."""
-    closed = {row.old_id for row in closing}
+    closed = {change.old_id for change, _ in closing}
     return [
-        replace(
-            memory,
-            relations=tuple(row for row in memory.relations if memory.id not in closed and row.to_id not in closed),
-        )
+        replace(memory, relations=tuple(row for row in memory.relations if closed.isdisjoint([memory.id, row.to_id])))
         for memory in new
     ]
 

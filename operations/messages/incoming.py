@@ -146,7 +146,6 @@ def to_messages(
     items: Sequence[HostMessage],
     identity: Identity,
     *,
-    now: datetime,
     several_speakers: bool = False,
     refused: list[InvalidInputError] | None = None,
 ) -> list[Message]:
@@ -159,7 +158,6 @@ def to_messages(
     Args:
         items: what the host has.
         identity: the run's, whose user speaks.
-        now: for messages without a time.
         several_speakers: the host says that a message may name another speaker.
         refused: takes what is wrong with the items that cannot be used, which are left out; None: it is raised.
 
@@ -170,6 +168,7 @@ def to_messages(
     """
     require_list(items)
     session_of(identity)  # or refused as a whole
+    now = datetime.now(UTC)  # for messages without a time
     made: list[Message] = []
     known: Counter[str] = Counter()
     for place, item in enumerate(items, start=1):

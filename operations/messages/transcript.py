@@ -1,14 +1,13 @@
 """A conversation as models are shown it, numbered for a step or whole for a chat model; and who speaks in it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from mnemic.policy.formation.sharing import is_pasted
 from mnemic.policy.text.shape import display_name, whole_characters
-from mnemic.prompts.conversation import Line
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message
@@ -16,31 +15,6 @@ from mnemic.state.records import Message
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 _MAX_NAME_CHARS = 64
-
-
-def numbered(messages: Iterable[Message]) -> tuple[Line, ...]:
-    """The messages in order, numbered from 1."""
-    return tuple(
-        Line(
-            number=number,
-            speaker=message.author,
-            role=message.role,
-            said_at=message.said_at,
-            content=message.content,
-        )
-        for number, message in enumerate(messages, start=1)
-    )
-
-
-def cited(messages: Sequence[Message], numbers: Iterable[int]) -> list[Message]:
-    """The messages a step named, once each, in their order; numbers that were not shown count for nothing."""
-    known = {number for number in numbers if 1 <= number <= len(messages)}
-    return [messages[number - 1] for number in sorted(known)]
-
-
-def owner_of(sources: Iterable[Message], identity: Identity) -> str | None:
-    """Whose memory it is: the first user among the sources, else the user of the run."""
-    return next((message.user_id for message in sources if message.user_id), identity.user_id)
 
 
 def own_words(sources: Iterable[Message]) -> list[Message]:
@@ -55,18 +29,8 @@ def speakers(messages: Iterable[Message]) -> list[str]:
 
 def brought_by(messages: Iterable[Message]) -> list[str]:
     """Who brought words of somebody else, in order of appearance."""
-    return list(
-        dict.fromkeys(
-            message.brought_by
-            for message in messages
-            if message.brought_by and message.user_id not in (None, message.brought_by)
-        )
-    )
-
-
-def only_speaks(messages: Iterable[Message], user_id: str | None) -> bool:
-    """Whether nobody else speaks in these messages."""
-    return {*speakers(messages)} <= {user_id}
+    others = (message.brought_by for message in messages if message.user_id not in (None, message.brought_by))
+    return [*dict.fromkeys(other for other in others if other)]
 
 
 def group_name(identity: Identity, names: dict[str, str]) -> str | None:
@@ -96,7 +60,12 @@ def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str
         if isinstance(message, ToolMessage):
             continue  # each stands behind its call
         conversation.append(_clean(message if place >= turn else _in_words(message)))
-        conversation += _answers_of(message, given, answers)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            call_id = str(call["id"])
+            unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
+            answer = given.get(call_id, unknown)
+            shown = {"content": answers.get(call_id, answer.content)}
+            conversation.append(answer.model_copy(update=shown))
     return conversation
 
 
@@ -140,13 +109,3 @@ def _clean_part(part: Any) -> Any:
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         return {**part, "text": whole_characters(part["text"])}
     return part
-
-
-def _answers_of(
-    message: AnyMessage, given: Mapping[str, ToolMessage], answers: Mapping[str, str]
-) -> Iterator[ToolMessage]:
-    for call in message.tool_calls if isinstance(message, AIMessage) else ():
-        call_id = str(call["id"])
-        unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
-        answer = given.get(call_id, unknown)
-        yield answer.model_copy(update={"content": answers[call_id]}) if call_id in answers else answer

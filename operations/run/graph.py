@@ -15,7 +15,6 @@ from mnemic.operations.run.resources import Provider, Resources
 from mnemic.state.graphs import ConsolidationState, FormationState, Lease
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.refinement import RefinementState
-from mnemic.state.supervisor import Progress
 
 State = TypeVar("State")
 #: The channels of graphs that work under a lease.
@@ -81,8 +80,7 @@ def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] 
         step: its name.
         tools: those that it uses.
     """
-    event: Progress = {"step": step, "tools": list(tools)} if tools else {"step": step}
-    runtime.stream_writer(event)
+    runtime.stream_writer({"step": step, "tools": list(tools)} if tools else {"step": step})
 
 
 def with_resources(provide: Provider, act: Act[State]) -> Node[State]:

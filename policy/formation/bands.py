@@ -45,7 +45,12 @@ def same_fact(a: str, b: str) -> bool:
 
 
 def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
-    """The band of two facts; a threshold fires when it is reached, that of `auto` for the same words alone."""
+    """The band of two facts; a threshold fires when it is reached, that of `auto` for the same words alone.
+
+    The same sentence is the same fact, however far its date takes the vectors apart.
+    """
+    if new == old:
+        return "auto"
     if similarity >= bands.check:
         return "auto" if similarity >= bands.auto and same_fact(new, old) else "check"
     return "fallback" if similarity >= bands.fallback else "new"

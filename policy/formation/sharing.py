@@ -136,7 +136,6 @@ _TELLERS = word_set(
 _DECIDING = word_set("above all any anyone below every everyone hardly less more never only over under until")
 _TELLS_NOTHING = (FUNCTION_WORDS | DATE_WORDS | _TELLERS) - _DECIDING
 _UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\U00020000-\U0003ffff]")
-_DENIAL = "not"
 
 #: Below this many characters a message is taken for the user's own words, unless it says that it is forwarded.
 MIN_PASTED_CHARS = 600
@@ -162,7 +161,7 @@ def is_personal(text: str, category: str) -> bool:
     """
     if category in PERSONAL_CATEGORIES or _PERSONAL().search(text) or _EMAIL.search(text):
         return True
-    return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text).rest))
+    return bool(_ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text)[1]))
 
 
 class Draft(NamedTuple):
@@ -208,13 +207,13 @@ def content_tokens(text: str) -> frozenset[str]:
     Function words, dates and the words with which one tells of others do not count. Where words are not set apart, as
     in Chinese, every two neighbouring signs do.
     """
-    found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text).rest)}
+    found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
     for word in folded_words(text):
         if _UNSPACED().search(word):
             found.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
         elif len(word) >= 3 and word not in _TELLS_NOTHING:
             found.add(word.removesuffix("s")[:5])
-    return frozenset(found | ({_DENIAL} if details(text).negated else set()))
+    return frozenset(found | ({"not"} if details(text).negated else set()))
 
 
 def has_foreign_claims(claimed: Set[str], own: Set[str], foreign: Set[str]) -> bool:

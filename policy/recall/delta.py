@@ -2,26 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
+from mnemic.policy.text.shape import clip_text
 from mnemic.state.query import Bullet, Change, Changes, Delta, Event, Known, Sign
 
 #: What each event of the history is announced as.
-SIGNS: Final[Mapping[Event, Sign]] = MappingProxyType(
-    {
-        "ADD": "+created",
-        "UPDATE": "↑updated",
-        "SUPERSEDE": "↑updated",
-        "ABSORB": "↔merged",
-        "MERGE": "↔merged",
-        "DELETE": "~soft-deleted",
-        "PURGE": "−deleted",
-        "ERASE": "−deleted",
-        "RESTORE": "⟲restored",
-    }
-)
+SIGNS: Final[Mapping[Event, Sign]] = {
+    "ADD": "+created",
+    "UPDATE": "↑updated",
+    "SUPERSEDE": "↑updated",
+    "ABSORB": "↔merged",
+    "MERGE": "↔merged",
+    "DELETE": "~soft-deleted",
+    "PURGE": "−deleted",
+    "ERASE": "−deleted",
+    "RESTORE": "⟲restored",
+}
 #: Reasons of what an agent does by its tools: it knows of that, where it was done in its own session.
 EXPLICIT: Final = ("remember", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3
@@ -57,15 +55,6 @@ def bullets(changes: Changes) -> tuple[Bullet, ...]:
     return tuple(filter(None, found))
 
 
-def shortened(text: str) -> str:
-    """One line of at most `LONGEST_TEXT` characters, cut between words where there are any."""
-    line = " ".join(text.split())
-    if len(line) <= LONGEST_TEXT:
-        return line
-    cut = line[: LONGEST_TEXT - 1]
-    return f"{cut.rpartition(' ')[0] or cut}…"
-
-
 def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
     seen = {memory_id}
     while memory_id in known and (successor := known[memory_id].successor) and successor not in seen:
@@ -79,10 +68,11 @@ def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bu
     sign = _sign(end, own)
     if memory and memory.state in ("soft_deleted", "purged") and sign not in (SIGNS["DELETE"], SIGNS["ERASE"]):
         return None  # by the agent itself, which knows of that, or by a change that the next header tells of
+    text = " ".join(memory.beginning.split()) if memory and memory.state in ("active", "soft_deleted") else ""
     return Bullet(
         sign=sign,
         category=memory.category if memory else own[-1].category,
-        text=shortened(memory.beginning) if memory and memory.state in ("active", "soft_deleted") else "",
+        text=clip_text(text, LONGEST_TEXT),
         combined=len(_taken_in(end, own)) if sign == SIGNS["MERGE"] else 0,
     )
 

@@ -59,19 +59,14 @@ _EVERYBODYS = word_set(
 )
 
 
-Reason = Literal["asked", "phrase", "past_question", "own_question", "names"]
+Reason = Literal["phrase", "past_question", "own_question", "names"]
 
 
-def search_reason(message: str, standing: Sequence[Standing] = (), *, always: bool = False) -> Reason | None:
+def search_reason(message: str, standing: Sequence[Standing] = ()) -> Reason | None:
     """Why a message is searched for, by its words alone; None: it is not.
 
-    Args:
-        message: the user's.
-        standing: what is in context anyway; names that it does not know are a reason.
-        always: the caller wants a search in any case.
+    Names that the standing part, which is in context anyway, does not know are a reason too.
     """
-    if always:
-        return "asked"
     words = " ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))
     if _PHRASES().search(words):
         return "phrase"

@@ -7,13 +7,14 @@ and the meaning of a question say. How old a memory is never enters. `docs/recal
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Explanation, Found
+from mnemic.state.settings import Settings
 
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
 
@@ -42,8 +43,6 @@ class Weights:
 
 
 WEIGHTS = Weights()
-#: Without what is added: text and meaning alone.
-PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
 #: Memories that come along with the results they are related to.
 MOST_RELATED = 2
 #: A message beyond one piece is no short way to say what its facts say.
@@ -51,6 +50,18 @@ _LONG_BYTES = 1000
 #: So many messages of a session decide how well it fits.
 _BEST_OF_SESSION = 3
 _UNIMPORTANT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSetup:
+    """What holds for every search of an agent."""
+
+    #: The embedder's name.
+    model: str
+    settings: Settings
+    #: Results of a category, at most.
+    rag_lengths: Mapping[str, int] = field(default_factory=dict)
+    weights: Weights = WEIGHTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +130,13 @@ def ranked(candidates: Sequence[Candidate], links: Links, context: RankingContex
     if messages:
         _dedupe_message_and_facts(scored, messages, weights)
     front = _allowed(sorted(scored, key=lambda entry: entry.order), context)
-    if links:
-        _add_related(front, links, {entry.item.item_id for entry in scored}, weights)
-    best = front[: context.top_k]
+    ids = {entry.item.item_id for entry in scored}
+    for entry in front:
+        strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in ids]
+        if strengths:
+            entry.added["related"] = weights.related * max(strengths)
+            entry.score += entry.added["related"]
+    best = sorted(front, key=lambda entry: entry.order)[: context.top_k]
     return [*(_found(entry) for entry in best), *_companions(best, candidates, links, context)]
 
 
@@ -150,7 +165,7 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
     for message_id, wordings in _wordings(scored, messages).items():
         message = messages[message_id]
         added = {
-            "neighbour": weights.neighbour * near.get(message_id, 0.0),
+            "neighbour": weights.neighbour * near[message_id],
             "in_session": weights.session * within[message.item.session_id] / best_session if best_session else 0.0,
         }
         for entry, source, repeats in _shares(wordings, message):
@@ -191,15 +206,10 @@ def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
-    """The best own score beside each message that has a neighbour among them."""
-    at = {(entry.item.session_id, entry.item.place): entry.own for entry in messages}
-    beside: dict[UUID, float] = {}
-    for entry in messages:
-        session, place = entry.item.session_id, entry.item.place or 0
-        own = [at[session, other] for other in (place - 1, place + 1) if (session, other) in at]
-        if own:
-            beside[entry.item.item_id] = max(own)
-    return beside
+    """The best own score beside each message; 0 where it has no neighbour among them."""
+    at = {(entry.item.session_id, entry.item.place or 0): entry.own for entry in messages}
+    beside = {place: max(at.get((place[0], place[1] + step), 0.0) for step in (-1, 1)) for place in at}
+    return {entry.item.item_id: beside[entry.item.session_id, entry.item.place or 0] for entry in messages}
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
@@ -228,20 +238,17 @@ def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Score
     return allowed[: 2 * context.top_k + 10]
 
 
-def _add_related(front: list[_Scored], links: Links, candidates: Set[UUID], weights: Weights) -> None:
-    for entry in front:
-        strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in candidates]
-        if strengths:
-            entry.added["related"] = weights.related * max(strengths)
-            entry.score += entry.added["related"]
-    front.sort(key=lambda entry: entry.order)
-
-
 def _companions(
     best: Sequence[_Scored], candidates: Iterable[Candidate], links: Links, context: RankingContext
 ) -> list[Found]:
     """What the results are related to and does not stand among them."""
-    closest = _closest(best, links)
+    returned = {entry.item.item_id for entry in best}
+    # how closely, and to which result
+    closest: dict[UUID, tuple[float, UUID]] = {}
+    for entry in best:
+        for other, strength in links.get(entry.item.item_id, ()):
+            if other not in returned and strength * entry.score > closest.get(other, (-1.0,))[0]:
+                closest[other] = strength * entry.score, entry.item.item_id
     counts = Counter(entry.item.category for entry in best)
     companions: list[Found] = []
     eligible = {item.item_id: item for item in candidates if item.item_id in closest}
@@ -254,30 +261,12 @@ def _companions(
     return companions[:MOST_RELATED]
 
 
-def _closest(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[float, UUID]]:
-    """What is related to a result: how closely, and to which one."""
-    returned = {entry.item.item_id for entry in best}
-    closest: dict[UUID, tuple[float, UUID]] = {}
-    for entry in best:
-        for other, strength in links.get(entry.item.item_id, ()):
-            if other not in returned and strength * entry.score > closest.get(other, (-1.0,))[0]:
-                closest[other] = strength * entry.score, entry.item.item_id
-    return closest
-
-
 def _found(entry: _Scored, related_to: UUID | None = None) -> Found:
     item, added = entry.item, {name: value for name, value in entry.added.items() if value}
+    shown = {name: value for name, value in item._asdict().items() if name in Found.__dataclass_fields__}
     return Found(
-        item_id=item.item_id,
-        kind=item.kind,
-        scope_key=item.scope_key,
-        category=item.category,
-        subject=item.subject,
-        content=item.content,
-        dated=item.dated,
-        importance=item.importance,
+        **shown,
         score=entry.score,
-        session_id=item.session_id,
         related_to=related_to,
         explanation=Explanation(
             text=item.text,

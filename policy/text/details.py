@@ -9,12 +9,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from mnemic.policy.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))
 
 _MONTH = (
@@ -26,25 +23,17 @@ _YEAR = r"(?P<year>\d{4})\b(?!:)"
 _MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
 
 _ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_UNITS = {
-    "percent": "%",
-    "per cent": "%",
-    "a.m.": "am",
-    "p.m.": "pm",
-    "dollar": "$",
-    "dollars": "$",
-    "usd": "$",
-    "euro": "€",
-    "euros": "€",
-    "eur": "€",
-    "gbp": "£",
-    "o'clock": "",
-    "o’clock": "",
-    "st": "",
-    "nd": "",
-    "rd": "",
-    "th": "",
+#: Units by the one form in which they are kept.
+_WRITTEN_UNITS = {
+    "%": ("percent", "per cent"),
+    "am": ("a.m.",),
+    "pm": ("p.m.",),
+    "$": ("dollar", "dollars", "usd"),
+    "€": ("euro", "euros", "eur"),
+    "£": ("gbp",),
+    "": ("o'clock", "o’clock", "st", "nd", "rd", "th"),
 }
+_UNITS = {word: unit for unit, written in _WRITTEN_UNITS.items() for word in written}
 _NUMBER = pattern(
     r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
     r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
@@ -61,13 +50,6 @@ _NUMBER_WORD = pattern(
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
     re.IGNORECASE,
 )
-
-
-class DatesFound(NamedTuple):
-    """The dates of a text in order, each once, and the text with them blanked."""
-
-    dates: tuple[str, ...]
-    rest: str
 
 
 def written_date(day: int, month: int, year: int | None) -> str:
@@ -114,8 +96,8 @@ def _date(match: re.Match[str]) -> str | None:
     return None
 
 
-def find_dates(text: str) -> DatesFound:
-    """Every date, month and weekday of a text."""
+def find_dates(text: str) -> tuple[tuple[str, ...], str]:
+    """Every date, month and weekday of a text in order, each once; and the text with them blanked."""
     placed: list[tuple[int, str]] = []
 
     def blank(match: re.Match[str]) -> str:
@@ -127,26 +109,22 @@ def find_dates(text: str) -> DatesFound:
 
     for form in _FORMS:
         text = form().sub(blank, text)
-    return DatesFound(tuple(dict.fromkeys(date for _, date in sorted(placed))), text)
-
-
-def _value(match: re.Match[str]) -> str:
-    value = match["value"].replace(",", "")
-    if ":" in value:
-        return value.removesuffix(":00").removeprefix("0") or "0"
-    if value.count(".") == 1:
-        return value.rstrip("0").rstrip(".")
-    return value
+    return tuple(dict.fromkeys(date for _, date in sorted(placed))), text
 
 
 def _number(match: re.Match[str]) -> str:
+    value = match["value"].replace(",", "")
+    if ":" in value:
+        value = value.removesuffix(":00").removeprefix("0") or "0"
+    elif value.count(".") == 1:
+        value = value.rstrip("0").rstrip(".")
     unit = (match["unit"] or "").strip().casefold()
     unit = _UNITS.get(unit, unit)
     currency = (match["currency"] or "").strip()
     if unit in ("€", "£", "$"):
         currency, unit = unit, ""
     sign = "-" if match["sign"] else ""
-    return f"{sign}{currency}{_value(match)}{unit}"
+    return f"{sign}{currency}{value}{unit}"
 
 
 def find_numbers(text: str) -> tuple[str, ...]:
@@ -194,11 +172,11 @@ class Details(NamedTuple):
 
 def details(text: str) -> Details:
     """The details of a text."""
-    dated = find_dates(text)
+    dates, rest = find_dates(text)
     return Details(
-        names=tuple(_names(dated.rest)),
-        numbers=find_numbers(dated.rest),
-        dates=dated.dates,
+        names=tuple(_names(rest)),
+        numbers=find_numbers(rest),
+        dates=dates,
         quoted=_quoted(text),
         negated=_NEGATION().search(text) is not None,
     )
@@ -235,8 +213,7 @@ def _may_be_name(word: str) -> bool:
 def _quoted(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for match in QUOTED.finditer(text):
-        inner = next(group for group in match.groups() if group is not None)
-        folded = " ".join(inner.casefold().split()).strip(".,;:!?…")
+        folded = " ".join(match.group()[1:-1].casefold().split()).strip(".,;:!?…")
         if folded:
             found[folded] = None
     return tuple(found)

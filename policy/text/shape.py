@@ -4,11 +4,10 @@ The database computes the same tokens from the number of characters.
 """
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache
+from itertools import groupby, islice
 from typing import TypeVar
 
 from mnemic.policy.text.details import written_date
@@ -82,14 +81,11 @@ def visible(piece: str) -> str:
 
 
 def _lower_stacks(text: str) -> str:
-    return _MAYBE_STACK.sub(lambda found: _stack().sub(r"\1", found.group()), text)
+    def lowered(run: re.Match[str]) -> str:
+        stacks = groupby(run.group(), key=lambda char: unicodedata.combining(char) > 0)
+        return "".join(char for is_mark, chars in stacks for char in islice(chars, _MAX_MARKS if is_mark else None))
 
-
-@cache
-def _stack() -> re.Pattern[str]:
-    """More marks in a row than are kept; made on first use, for it asks for every character's class (0.1 s)."""
-    marks = "".join(chr(code) for code in range(sys.maxunicode + 1) if unicodedata.combining(chr(code)))
-    return re.compile(f"([{marks}]{{{_MAX_MARKS}}})[{marks}]+")
+    return _MAYBE_STACK.sub(lowered, text)
 
 
 def says_nothing(text: str) -> bool:

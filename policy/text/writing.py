@@ -91,7 +91,11 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     checked = clean_text(text)
     # whole texts are never cut: what a consolidation loses at its end is lost for good
     if kind in _LIMITS:
-        checked = _LAST_EXCLAMATION.sub(".", _within(" ".join(checked.split()), limits))
+        checked = " ".join(checked.split())
+        if not _fits(checked, limits):  # the first sentence always stays
+            heads = [checked[:end] for end in sentence_ends(checked)]
+            checked = next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
+        checked = _LAST_EXCLAMATION.sub(".", checked)
     problem = _problem(checked, limits, is_sentence=kind in _LIMITS)
     return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
 
@@ -106,11 +110,13 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
         return "too_long"
     if not is_sentence:
         return None
-    if _speaks_of_itself(text):
+    unquoted = without_quotes(text)
+    found = words(unquoted)
+    if any(_is_pronoun(unquoted, found, index) for index in range(len(found))):
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
-    return "not_neutral" if _EXCLAMATION.search(without_quotes(text)) else None
+    return "not_neutral" if _EXCLAMATION.search(unquoted) else None
 
 
 def _fits(text: str, limits: _Limits) -> bool:
@@ -119,14 +125,6 @@ def _fits(text: str, limits: _Limits) -> bool:
         and (limits.chars is None or len(text) <= limits.chars)
         and (limits.sentences is None or len(sentence_ends(text)) <= limits.sentences)
     )
-
-
-def _within(text: str, limits: _Limits) -> str:
-    """The text without the sentences at its end that are too many; the first one always stays."""
-    if _fits(text, limits):
-        return text
-    heads = [text[:end] for end in sentence_ends(text)]
-    return next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
 
 
 def is_degenerate(text: str) -> bool:
@@ -152,17 +150,11 @@ def _repeats(tokens: list[str], size: int, times: int) -> bool:
     return any(tokens[place] == tokens[place + size] and is_loop(place) for place in places)
 
 
-def _speaks_of_itself(text: str) -> bool:
-    """Whether a pronoun of the first or second person stands outside quotation marks.
+def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
+    """Whether a word is a pronoun of the first or second person.
 
     The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
     """
-    unquoted = without_quotes(text)
-    found = words(unquoted)
-    return any(_is_pronoun(unquoted, found, index) for index in range(len(found)))
-
-
-def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
     word = found[index]
     folded = word.text.casefold().replace("’", "'")
     if folded in _I:

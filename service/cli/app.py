@@ -98,17 +98,12 @@ app.add_typer(database, name="db")
 app.add_typer(audits, name="audit")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def common(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Long-term memory for LangGraph agents, on Postgres."""
+    if version:
         typer.echo(__version__)
         raise typer.Exit
-
-
-@app.callback()
-def common(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """Long-term memory for LangGraph agents, on Postgres."""
 
 
 def main() -> None:

@@ -11,30 +11,8 @@ import typer
 from rich.console import RenderableType
 
 from mnemic.policy.governance.audit import CheckedExport, check_export
-from mnemic.service.cli.options import (
-    Agent,
-    AsJson,
-    Concerned,
-    Limit,
-    OfSession,
-    Session,
-    User,
-    governing,
-    person,
-    to_time,
-)
-from mnemic.service.cli.terminal import (
-    acting,
-    counted,
-    exit_if_wrong,
-    plain,
-    report,
-    say,
-    show,
-    table,
-    to_the_second,
-    verbatim,
-)
+from mnemic.service.cli.options import Agent, AsJson, Concerned, Limit, Session, User, governing, person, to_moment
+from mnemic.service.cli.terminal import acting, exit_if_wrong, plain, report, say, show, table, to_the_second, verbatim
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
@@ -72,14 +50,9 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         what = [f"{problem.problem}: {problem.explanation}"]
         what += [f"line {problem.line} of the anchors"] if problem.line else []
         what += [f"memory {problem.memory_id}"] if problem.memory_id else []
-        rows.append((problem.agent_id or "", problem.seq or "", what))
-    yield f"[red]{counted(len(problems), 'problem', 'problems')}[/]"
-    yield from table(rows, "agent", "seq", "what")
-    yield from _more(len(problems))
-
-
-def _more(problems: int) -> list[str]:
-    return [f"and {problems - _NAMED} more; --json has them all"] if problems > _NAMED else []
+        rows.append((problem.seq or "", problem.agent_id or "", what))
+    yield from table(rows, "seq", "agent", "what")
+    yield f"[red]problems: {len(problems)}[/]; --json has them all"
 
 
 async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
@@ -119,28 +92,26 @@ async def check(file: Export, as_json: AsJson = False) -> None:
 def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
     for problem in checked.problems[:_NAMED]:
         yield plain(f"line {problem.line}: {problem.reason}")
-    yield from _more(len(checked.problems))
     if checked.agent is not None:
         own = f"{checked.own} of them the person's own, of which {checked.erased} were erased"
         yield plain(f"{checked.rows} rows of agent {checked.agent}; {own}")
         yield verbatim(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
-    if not checked.problems:
-        yield "nothing is wrong"
+    yield f"problems: {len(checked.problems)}; --json has them all" if checked.problems else "nothing is wrong"
 
 
 async def log(
     agent: Agent,
     user: Concerned = None,
-    session: OfSession = None,
+    session: Session = None,
     since: Since = None,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List what was done to memories, newest first: ids and figures, no contents."""
-    moment = None if since is None else to_time(since, "--since")
+    moment = None if since is None else to_moment(since)
     async with governing(agent, user, session) as (machine, whose):
         found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
-    report(found, table(map(_row, found), *_TITLES, ids=0), as_json=as_json, nothing="no operations")
+    report(found, table(map(_row, found), *_TITLES), as_json=as_json, nothing="no operations")
 
 
 def _row(operation: Operation) -> tuple[object, ...]:

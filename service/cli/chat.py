@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 import typer
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
-from rich.console import Console
 from rich.text import Text
 
 from mnemic.models.chat import OFFLINE_LABEL
@@ -24,12 +23,12 @@ from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
 from mnemic.service.cli.form import Counts
 from mnemic.service.cli.options import Agent, Groups, User, identity
-from mnemic.service.cli.terminal import command_line, counted, plain, say
+from mnemic.service.cli.terminal import command_line, plain, say
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.query import Bullet, Sign
-from mnemic.state.settings import OFFLINE, Tier
+from mnemic.state.query import Sign
+from mnemic.state.settings import OFFLINE
 from mnemic.state.supervisor import Question
 
 Result = TypeVar("Result")
@@ -53,7 +52,6 @@ _WORDS: Final[dict[Sign, str]] = {
 }
 _FORGET: Final = "forget it? [y/N] "
 _YES: Final = frozenset({"y", "yes"})
-_FORMING: Final[tuple[Tier, ...]] = ("fast", "slow")
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
@@ -89,12 +87,12 @@ class ChatSession:
         #: Leaving waits for what is being formed.
         self._forming = asyncio.Lock()
         #: Rules take no time: what they form is shown before the next line is asked for.
-        self._forms_at_once = all(memory.settings.model_for(tier) == OFFLINE for tier in _FORMING)
+        self._forms_at_once = memory.settings.model_for("fast") == memory.settings.model_for("slow") == OFFLINE
 
     async def run(self) -> None:
         """Line by line until the end; then what is left of the conversation is formed."""
         await self._show_updates()
-        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
         background = asyncio.create_task(self._form_in_background())
         try:
@@ -105,7 +103,6 @@ class ChatSession:
             with suppress(asyncio.CancelledError):
                 await background
             loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, before)
 
     async def _talk(self) -> None:
         """Turn by turn. A question that an earlier process left open comes first."""
@@ -171,7 +168,7 @@ class ChatSession:
         async with self._forming:
             with self._shown_errors():
                 runs = await self._memory.form(self._who)
-                self._terminal.show_notes(Counts().add(runs).losses())
+                self._terminal.show_notes(Counts(runs).losses())
         await self._show_updates()
 
     async def _show_updates(self) -> None:
@@ -179,7 +176,11 @@ class ChatSession:
         with self._shown_errors():
             updates = await self._memory.updates(self._person, self._revision)
             self._revision = updates.revision
-            self._terminal.show_notes([_line(bullet) for bullet in updates.bullets])
+            lines = []
+            for bullet in updates.bullets:
+                notes = f" (notes: {bullet.combined})" if bullet.combined else ""
+                lines.append(f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+            self._terminal.show_notes(lines)
 
     @contextmanager
     def _shown_errors(self) -> Iterator[None]:
@@ -193,17 +194,12 @@ class ChatSession:
         """The work's result; None where Ctrl-C ended it."""
         task = asyncio.create_task(work)
         self._on_interrupt = task.cancel
-        try:
-            return await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current and current.cancelling():
-                task.cancel()
-                raise
-            self._terminal.show_notes(["stopped"])
-            return None
-        finally:
-            self._on_interrupt = self._terminal.end_input
+        await asyncio.wait([task])
+        self._on_interrupt = self._terminal.end_input
+        if not task.cancelled():
+            return task.result()
+        self._terminal.show_notes(["stopped"])
+        return None
 
 
 class ChatTerminal:
@@ -250,9 +246,8 @@ class ChatTerminal:
         self.end_line()
         if self._prompt:
             sys.stderr.write("\n")
-        console = Console(stderr=True, soft_wrap=True)
         for line in lines:
-            console.print(Text("  ") + plain(line, "dim"), highlight=False)
+            say(Text("  ") + plain(line, "dim"))
         self._show_prompt()
 
     def end_line(self) -> None:
@@ -280,12 +275,6 @@ class ChatTerminal:
 
     def _put(self, line: str | None) -> None:
         self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
-
-
-def _line(bullet: Bullet) -> str:
-    """What became of a memory."""
-    notes = f" {counted(bullet.combined, 'note', 'notes')}" if bullet.combined else ""
-    return f"{_WORDS[bullet.sign]}{notes}: {bullet.text or 'a memory whose words are not shown'}"
 
 
 def _read(source: io.RawIOBase) -> bytes:

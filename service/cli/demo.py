@@ -2,11 +2,11 @@
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -14,12 +14,11 @@ from uuid import UUID
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text, display_name
-from mnemic.service.cli.form import Counts, FormedSession, form_session
-from mnemic.service.cli.message_files import FileMessage, Reader
+from mnemic.service.cli.form import FormedSession, form_session, summary
+from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.cli.options import AsJson
 from mnemic.service.cli.terminal import (
     command_line,
@@ -35,7 +34,7 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import HostId, Identity, split_scope_key
+from mnemic.state.identity import HostId, Identity
 from mnemic.state.records import Memory
 
 #: Who shares a conversation with several people in it.
@@ -47,8 +46,6 @@ _LINE_CHARS = 180
 _RESULTS = 3
 _CHANGES = 8
 _FACTS = 8
-_SESSIONS = ("conversation", "messages", "facts", "superseded", "reflections", "episode")
-_OTHER_KINDS = ("reflection", "episode")
 
 Directory = Annotated[
     Path | None,
@@ -125,12 +122,11 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
         InvalidInputError: there is none, or nobody speaks in one.
     """
     conversations: dict[str, list[dict[str, Any]]] = {}
-    with closing(Reader()) as reader:
-        for line in reader.read(sorted(directory.glob("*.jsonl"))):
-            if isinstance(line, FileMessage):
-                conversations.setdefault(line.session, []).append(line.fields())
-            else:
-                say(str(line))
+    for line in read_messages(sorted(directory.glob("*.jsonl"))):
+        if isinstance(line, FileMessage):
+            conversations.setdefault(line.session, []).append(line.fields())
+        else:
+            say(str(line))
     if not conversations:
         raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
     for session, talk in conversations.items():
@@ -185,20 +181,17 @@ async def _run(
 
 def _describe(found: Demo) -> Iterator[RenderableType]:
     yield from _heading("What was formed")
-    yield from _describe_sessions(found.sessions)
+    yield from summary(found.sessions)
+    for session in found.sessions:
+        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
+    yield from _heading("Known now: of each scope the one text that is always in context, and facts, for example")
     facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
-    if facts:
-        yield from _heading("Facts, for example")
-        # spread over the whole time and not the first ones alone
-        yield _dated((fact.valid_from, plain(fact.content)) for fact in facts[:: -(-len(facts) // _FACTS)])
-    yield from _heading("Always in context: one living text for each scope")
-    texts = [item for item in found.memories if item.kind == "consolidation"]
-    for text in texts:
-        size = (f" · {text.scope_key} · {len(text.content.split())} words", "dim")
-        yield Text.assemble(plain(_owner(text.scope_key), "bold"), size)
-        yield _indented(plain(clip_text(" ".join(text.content.split()), _TEXT_CHARS)))
-    if not texts:
-        yield _indented(Text("none yet: too few reflections were formed", "dim"))
+    texts = [item for item in found.memories if item.kind == "consolidation" and item.state == "active"]
+    # spread over the whole time and not the first ones alone
+    known = sorted([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]], key=lambda item: item.scope_key)
+    for scope_key, items in groupby(known, key=lambda item: item.scope_key):
+        yield plain(scope_key, "bold")
+        yield from table((day(item.valid_from), item.kind, _clipped(item.content, _TEXT_CHARS)) for item in items)
     yield from _describe_changes(found.memories)
     if found.answers:
         yield from _heading("Questions asked later, and what a search brings into the prompt")
@@ -216,32 +209,15 @@ def _heading(title: str) -> tuple[str, str]:
     return "", f"[bold cyan]{title}[/]"
 
 
-def _describe_sessions(sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
-    rows = []
-    total = Counts()
-    for session in sessions:
-        counts = Counts().add(session.runs)
-        figures = (session.accepted, counts.stored["fact"], counts.superseded, *map(counts.stored.get, _OTHER_KINDS))
-        rows.append((session.session, *(figure or "·" for figure in figures)))
-        total.add(session.runs)
-    yield from table(rows, *_SESSIONS)
-    yield from total.losses()
-    for session in sessions:
-        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
-
-
 def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
     by_id = {item.id: item for item in memories}
     changes = [(by_id[old.superseded_by], old) for old in memories if old.superseded_by in by_id]
+    changes.sort(key=lambda change: change[0].valid_from)
     if changes:
-        yield from _heading("Facts that later ones replaced: closed with a date, never overwritten")
-        shown = sorted(changes, key=lambda change: change[0].valid_from)[:_CHANGES]
-        yield _dated(
-            (new.valid_from, Text.assemble(plain(old.content, "strike"), "\n→ ", plain(new.content)))
-            for new, old in shown
-        )
-        if len(changes) > _CHANGES:
-            yield _indented(Text(f"and {len(changes) - _CHANGES} more", "dim"))
+        yield from _heading(f"Facts that later ones replaced ({len(changes)}): closed with a date, never overwritten")
+    yield from table(
+        (day(new.valid_from), [plain(old.content, "strike"), f"→ {new.content}"]) for new, old in changes[:_CHANGES]
+    )
 
 
 def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
@@ -249,20 +225,11 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(name, plain(answer.question.question), tokens)
     rows = []
     for item in answer.memories[:_RESULTS]:
-        content = plain(clip_text(" ".join(item["content"].split()), _LINE_CHARS))
-        if item["kind"] == "message":
-            content = Text.assemble(plain(display_name(item["subject"])), " said: “", content, "”")
-        rows.append((datetime.fromisoformat(item["dated"]), content))
-    yield _dated(rows) if rows else _indented(Text("nothing found", "dim"))
+        content = _clipped(item["content"], _LINE_CHARS)
+        said = f"{display_name(item['subject'])} said: “{content}”" if item["kind"] == "message" else content
+        rows.append((day(datetime.fromisoformat(item["dated"])), said))
+    yield from table(rows) or ["nothing found"]
 
 
-def _dated(rows: Iterable[tuple[datetime, Text]]) -> Padding:
-    return _indented(*table((Text(day(moment), "dim"), text) for moment, text in rows))
-
-
-def _indented(renderable: RenderableType) -> Padding:
-    return Padding(renderable, (0, 0, 0, 2))
-
-
-def _owner(scope_key: str) -> str:
-    return display_name(split_scope_key(scope_key)[1])
+def _clipped(text: str, most: int) -> str:
+    return clip_text(" ".join(text.split()), most)

@@ -2,16 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
-from mnemic.operations.formation.drafts import refusal_summary
-from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, Reader
+from mnemic.operations.formation.builder import refusal_summary
+from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
 from mnemic.service.memory import Mnemic
@@ -37,30 +36,24 @@ Files = Annotated[
 ]
 
 
-@dataclass
 class Counts:
     """What formation runs stored and refused."""
 
-    #: Memories by kind.
-    stored: Counter[str] = field(default_factory=Counter)
-    #: Drafts that were refused, by what was wrong with them.
-    refused: Counter[str] = field(default_factory=Counter)
-    #: Facts that were closed.
-    superseded: int = 0
-    #: Facts that were known before.
-    repeated: int = 0
-    #: Messages that neither a memory nor the model's word accounts for.
-    unaccounted: int = 0
-
-    def add(self, runs: Iterable[FormationOutput]) -> Self:
-        """These, with what the runs did."""
+    def __init__(self, runs: Iterable[FormationOutput]) -> None:
+        #: Memories by kind.
+        self.stored = Counter[str]()
+        #: Drafts that were refused, by what was wrong with them.
+        self.refused = Counter[str]()
+        #: Facts that were closed, and facts that were known before.
+        self.superseded = self.repeated = 0
+        #: Messages that neither a memory nor the model's word accounts for.
+        self.unaccounted = 0
         for run in runs:
             self.stored.update(run.get("stored", {}))
             self.refused.update(run.get("refused", {}))
             self.superseded += run.get("superseded", 0)
             self.repeated += run.get("repeated", 0)
             self.unaccounted += run.get("unaccounted", 0)
-        return self
 
     def losses(self) -> list[str]:
         """What was refused and why, and what nothing accounts for, a line each."""
@@ -91,7 +84,7 @@ class FormedSession:
             lines.append(f"no usable answer to {last['set_aside']} messages; they stay pending")
         elif last.get("pending"):
             lines.append(f"{last['pending']} messages wait")
-        counts = Counts().add(self.runs)
+        counts = Counts(self.runs)
         # nothing was stored or known, and nobody said that there is nothing
         if counts.unaccounted and not counts.stored and not counts.repeated:
             lines.append(f"nothing came of {sum(run.get('formed', 0) for run in self.runs)} messages")
@@ -123,22 +116,18 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     if twins := sorted(stem for stem, count in stems.items() if count > 1):
         raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
     who = identity(agent, user, group)
-    counts, wrong, sessions = Counts(), 0, list[FormedSession]()
+    sessions = list[FormedSession]()
     async with Mnemic.open() as memory:
         say(memory.describe())
         intake = await _take_in(memory, who, files)
         with progress() as bar:
             for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
-                formed = await form_session(memory, who, session, accepted)
-                counts.add(formed.runs)
-                complaints = formed.complaints()
-                for line in complaints:
+                sessions.append(await form_session(memory, who, session, accepted))
+                for line in sessions[-1].complaints():
                     say(f"session {session}: {line}")
-                wrong += bool(complaints)
-                sessions += [formed] if as_json else []
     found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
-    report(found, _summary(intake, counts), as_json=as_json)
-    exit_if_wrong(intake.malformed or wrong)
+    report(found, _describe(intake, sessions), as_json=as_json)
+    exit_if_wrong(intake.malformed or any(session.complaints() for session in sessions))
 
 
 @dataclass
@@ -158,8 +147,8 @@ async def _take_in(memory: Mnemic, who: Identity, files: Sequence[Path]) -> _Int
     intake = _Intake()
     held: dict[str, list[dict[str, Any]]] = {}
     size = 0
-    with closing(Reader(speaker=who.user_id)) as reader, progress() as bar:
-        for line in bar.track(reader.read(files), description="lines read"):
+    with progress() as bar:
+        for line in bar.track(read_messages(files, who.user_id), description="lines read"):
             if isinstance(line, Malformed):
                 intake.malformed += 1
                 intake.named += [line] if intake.malformed <= _KEPT else []
@@ -184,10 +173,16 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
     held.clear()
 
 
-def _summary(intake: _Intake, counts: Counts) -> Iterator[RenderableType]:
+def _describe(intake: _Intake, sessions: Sequence[FormedSession]) -> Iterator[RenderableType]:
     yield f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"
     if intake.malformed:
         yield f"{intake.malformed} malformed lines were left out"
+    yield from summary(sessions)
+
+
+def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
+    """What was stored and what was lost, counted over sessions."""
+    counts = Counts(run for session in sessions for run in session.runs)
     stored = ", ".join(f"{count} {kind}s" for kind, count in sorted(counts.stored.items()))
     yield f"stored: {stored or 'nothing new'}"
     yield f"facts superseded: {counts.superseded}, known before: {counts.repeated}"

@@ -4,11 +4,12 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from pydantic import AfterValidator, AliasChoices, Field, StrictStr
+from pydantic import AliasChoices, Field, StrictStr
 
 from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
 from mnemic.state.errors import InvalidInputError
@@ -22,17 +23,10 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 64 << 20
 
 
-def _known_role(role: str) -> str:
-    if role not in KNOWN_ROLES:
-        raise ValueError("is none of user, assistant, tool, system and developer")
-    return role
-
-
 class FileMessage(IncomingMessage):
     """One message as files have it."""
 
     session: HostId
-    role: Annotated[HostId, AfterValidator(str.lower), AfterValidator(_known_role)]
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
     #: None: a tool call without words.
     content: StrictStr | list[StrictStr | Part] | None
@@ -54,65 +48,57 @@ class Malformed:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-class Reader:
-    """Reads files one after the other, and tells messages that are alike apart; use `contextlib.closing`.
+def read_messages(paths: Iterable[Path], speaker: str | None = None) -> Iterator[FileMessage | Malformed]:
+    """The messages and the malformed lines of files, in order; no file of lines is held as a whole.
 
     A message without an id gets one from what it says and how often the session has said it before. So a file that is
     read again, after a bad line was mended or others were added at its end, brings only what is new.
+
+    Args:
+        paths: of the files.
+        speaker: who speaks where a user's message names nobody.
+
+    Raises:
+        InvalidInputError: a file cannot be read, or is no array where its name says so.
     """
-
-    def __init__(self, speaker: str | None = None) -> None:
-        """For a person, who speaks where a user's message names nobody."""
-        self._speaker = speaker
-        # How often each text was seen, in a temporary file of SQLite's own with 2 MB of it in memory; a dict takes
-        # 100 MB for a million texts. The file dies with this object: nothing is ever rolled back.
-        self._seen = sqlite3.connect("", isolation_level=None)
-        self._seen.execute("pragma journal_mode = off")
-        self._seen.execute("create table seen (digest blob primary key, times integer not null) without rowid")
-
-    def close(self) -> None:
-        """Forgets what was read."""
-        self._seen.close()
-
-    def read(self, paths: Iterable[Path]) -> Iterator[FileMessage | Malformed]:
-        """The messages and the malformed lines of files, in order; no file is held as a whole.
-
-        Raises:
-            InvalidInputError: a file cannot be read, or is no array where its name says so.
-        """
+    # How often each text was seen, in a temporary file of SQLite's own with 2 MB of it in memory; a dict takes 100 MB
+    # for a million texts. The file dies with the connection: nothing is ever rolled back.
+    with closing(sqlite3.connect("", isolation_level=None)) as seen:
+        seen.execute("pragma journal_mode = off")
+        seen.execute("create table seen (digest blob primary key, times integer not null) without rowid")
         for path in paths:
             try:
                 with path.open("rb") as file:
                     items = _array(file, path) if path.suffix == ARRAY_SUFFIX else _lines(file)
                     for number, item in enumerate(items, start=1):
                         if item != b"":
-                            yield self._read_item(item, path, number)
+                            yield _read_item(item, path, number, speaker, seen)
             except OSError as error:
                 raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
 
-    def _read_item(self, item: object, path: Path, number: int) -> FileMessage | Malformed:
-        try:
-            if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
-                raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
-            found = _parse(item) if isinstance(item, bytes) else item
-            if not isinstance(found, dict):
-                raise InvalidInputError("not a message: a JSON object with role and content is")
-            parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
-        except InvalidInputError as error:
-            return Malformed(file=str(path), line=number, reason=str(error))
-        if parsed.id is None:
-            fingerprint = parsed.fingerprint(parsed.user or parsed.author or self._speaker, parsed.text)
-            times = self._count(f"{parsed.session}\x1f{fingerprint}")
-            parsed.id = f"{fingerprint}-{times}"
-        parsed.content = parsed.text
-        return parsed
 
-    def _count(self, text: str) -> int:
-        """How often this text was seen, this time included."""
-        digest = hashlib.sha256(text.encode()).digest()
-        self._seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
-        (times,) = self._seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
-        return int(times)
+def _read_item(
+    item: object, path: Path, number: int, speaker: str | None, seen: sqlite3.Connection
+) -> FileMessage | Malformed:
+    try:
+        if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
+            raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
+        found = _parse(item) if isinstance(item, bytes) else item
+        if not isinstance(found, dict):
+            raise InvalidInputError("not a message: a JSON object with role and content is")
+        parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+        if parsed.role not in KNOWN_ROLES:
+            raise InvalidInputError("role: is none of user, assistant, tool, system and developer")
+    except InvalidInputError as error:
+        return Malformed(file=str(path), line=number, reason=str(error))
+    if parsed.id is None:
+        fingerprint = parsed.fingerprint(parsed.user or parsed.author or speaker, parsed.text)
+        digest = hashlib.sha256(f"{parsed.session}\x1f{fingerprint}".encode()).digest()
+        seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
+        (times,) = seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
+        parsed.id = f"{fingerprint}-{times}"
+    parsed.content = parsed.text
+    return parsed
 
 
 def _array(file: BinaryIO, path: Path) -> list[object]:

@@ -1,11 +1,10 @@
 """Options that several commands share, the identity and the view that they name, and moments as they are written."""
 
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +12,7 @@ from mnemic.policy.categories import OWNER
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key
+from mnemic.state.identity import SUPERVISOR, Identity
 
 Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
 User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
@@ -22,11 +21,8 @@ Concerned = Annotated[
     typer.Option("--user", help="The person concerned, on whose behalf; without it, as administrator and blind."),
 ]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of that person; may be given repeatedly.")]
-Session = Annotated[str | None, typer.Option("--session", help="A session, for what belongs to it alone.")]
-#: Of commands that are about operations.
-OfSession = Annotated[
-    str | None,
-    typer.Option("--session", help="What was done in this session; with --user also on what belongs to it alone."),
+Session = Annotated[
+    str | None, typer.Option("--session", help="A session, for what belongs to it alone; of operations, those in it.")
 ]
 Actor = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
 GoverningActor = Annotated[
@@ -39,10 +35,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document an
 
 #: Who acts as administrator, where nobody says so.
 ADMINISTRATOR = "administrator"
-#: A seq is an integer of 64 bits; a longer number is no time either, and refused as such.
-MOST_DIGITS: Final = 19
-#: A field of the identity, named after its option.
-_FIELD = re.compile(r"^(agent|user|group|session|actor|role)(?:_ids?)?")
 
 
 def identity(
@@ -57,33 +49,11 @@ def identity(
     Raises:
         InvalidInputError: an id cannot be used.
     """
-    return _identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
+    return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
 
 
 #: The person's own view: no agent's allowlist keeps anything from it.
 person = partial(identity, role=OWNER)
-
-
-def owner_of(agent: str, key: str | None, actor: str) -> Identity:
-    """The narrowest identity that this scope key belongs to, by default the agent's own, with who acts for it.
-
-    Raises:
-        InvalidInputError: it is no scope key, or an id cannot be used.
-    """
-    scope, owner = ("agent", agent) if key is None else split_scope_key(key)
-    if scope == "agent":
-        return _identity(agent_id=agent, actor_id=actor)
-    owned = {"group_ids": (owner,)} if scope == "group" else {f"{scope}_id": owner}
-    return _identity(scope, agent_id=agent, actor_id=actor, **owned)
-
-
-def _identity(scope: str = "", /, **fields: Any) -> Identity:
-    """An identity whose errors name an option, or the scope key if the id comes from one of this scope."""
-    try:
-        return Identity(**fields)
-    except InvalidInputError as error:
-        named = _FIELD.sub(lambda field: "SCOPE_KEY" if field[1] == scope else f"--{field[1]}", str(error))
-        raise InvalidInputError(named) from None
 
 
 @asynccontextmanager
@@ -112,36 +82,19 @@ async def governing(
     if user is not None:
         if actor is not None:
             raise InvalidInputError("--actor goes without --user: a person acts in their own name")
-        who = person(agent, user, group, session)
         async with Mnemic.open() as memory:
-            yield memory, who
+            yield memory, person(agent, user, group, session)
         return
-    for option, given in (("session", session), ("group", group or None)):
-        if blind and given is not None:
-            raise InvalidInputError(f"--{option} goes with --user: an administrator {blind}")
+    if blind and (session is not None or group):
+        raise InvalidInputError(f"--session and --group go with --user: an administrator {blind}")
     async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
         yield administration, agent
 
 
-def to_time(written: str, option: str) -> datetime:
-    """A time with its zone.
-
-    Raises:
-        InvalidInputError: it is none, or names no zone; the message says what to write.
-    """
+def to_moment(written: str) -> Any:
+    """A seq of the history, or a time; what is neither stays as it is, for whoever takes it to refuse."""
     with suppress(ValueError):
-        moment = datetime.fromisoformat(written)
-        if moment.tzinfo is not None:
-            return moment
-    raise InvalidInputError(f"{option}: write a time with its zone, such as 2026-03-02T09:14:00Z")
-
-
-def to_moment(written: str, option: str) -> int | datetime:
-    """A seq of the history, or a time with its zone.
-
-    Raises:
-        InvalidInputError: it is neither; the message says what to write.
-    """
-    if written.isascii() and written.isdigit() and len(written) < MOST_DIGITS:
         return int(written)
-    return to_time(written, option)
+    with suppress(ValueError):
+        return datetime.fromisoformat(written)
+    return written

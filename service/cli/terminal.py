@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -35,6 +35,8 @@ EXIT_FAILED = 2
 
 def plain(text: object, style: str = "") -> Text:
     """Text on one line as it is: no markup is read in it, and no control character of it reaches the terminal."""
+    if isinstance(text, Text):
+        return text  # it is already
     return Text(" ".join(clean_text(str(text)).split()), style=style)
 
 
@@ -43,24 +45,19 @@ def verbatim(text: str) -> Text:
     return Text(clean_text(text), no_wrap=True)
 
 
-def stack(lines: Iterable[object]) -> Text:
-    """Values below each other; what is no text yet becomes plain."""
-    return Text("\n").join(line if isinstance(line, Text) else plain(line) for line in lines)
-
-
-def table(rows: Iterable[Iterable[object]], *titles: str, ids: int | None = None) -> list[Table]:
+def table(rows: Iterable[Iterable[object]], *titles: str) -> list[RenderableType]:
     """An open table for lines with several values; nothing where there are none.
 
     Args:
         rows: the cells of each line; a list is the lines of one cell.
-        titles: of the columns; none: a table without a head.
-        ids: the number of a column whose lines are not folded, for the ids in it are to be copied.
+        titles: of the columns, of which the first is not folded, for ids in it are to be copied; none: no head.
     """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")
     for number, title in enumerate(titles):
-        made.add_column(title, overflow="fold", no_wrap=number == ids)
+        made.add_column(title, overflow="fold", no_wrap=number == 0)
     for row in rows:
-        made.add_row(*(stack(cell if isinstance(cell, list) else [cell]) for cell in row))
+        cells = (cell if isinstance(cell, list) else [cell] for cell in row)
+        made.add_row(*(Text("\n").join(map(plain, lines)) for lines in cells))
     return [made] if made.row_count else []
 
 
@@ -89,9 +86,9 @@ def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, 
         say(nothing)
 
 
-def say(text: str) -> None:
+def say(text: str | Text) -> None:
     """A message on standard error."""
-    Console(stderr=True, soft_wrap=True).print(Text(clean_text(text)))
+    Console(stderr=True, soft_wrap=True).print(text if isinstance(text, Text) else Text(clean_text(text)))
 
 
 def command_line(*words: object, **options: str | Sequence[str] | None) -> str:
@@ -108,11 +105,6 @@ def acting(act: HistoryEvent | Operation) -> str:
     return f"{act.actor}, words of others brought by {', '.join(act.brought_by)}" if act.brought_by else act.actor
 
 
-def counted(number: int, singular: str, plural: str) -> str:
-    """`1 memory`, `2 memories`."""
-    return f"{number} {singular if number == 1 else plural}"
-
-
 def day(moment: datetime) -> str:
     """`2026-03-02`, in UTC."""
     return moment.astimezone(UTC).date().isoformat()
@@ -125,14 +117,7 @@ def to_the_second(moment: datetime) -> str:
 
 def progress() -> Progress:
     """A bar on standard error that vanishes when it is done; none where nobody watches."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def exit_if_wrong(is_wrong: object, message: str = "") -> None:

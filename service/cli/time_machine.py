@@ -1,13 +1,12 @@
 """`mnemic undo`, `mnemic restore` and `mnemic as-of`: the Time Machine, of the person concerned or an administrator."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 from rich.console import RenderableType
-from rich.text import Text
 
 from mnemic.service.cli.options import (
     Agent,
@@ -15,30 +14,15 @@ from mnemic.service.cli.options import (
     Concerned,
     GoverningActor,
     Groups,
-    OfSession,
     Session,
     Yes,
     governing,
     to_moment,
-    to_time,
 )
 from mnemic.service.cli.recall import Closed, list_memories
-from mnemic.service.cli.terminal import (
-    command_line,
-    counted,
-    emit,
-    exit_if_wrong,
-    plain,
-    report,
-    say,
-    show,
-    stack,
-    table,
-    verbatim,
-    withheld,
-)
-from mnemic.state.errors import InvalidInputError, RollbackRefusedError
-from mnemic.state.governance import Rollback, RollbackOptions, StateChange
+from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.governance import Rollback, RollbackOptions
 
 Operations = Annotated[
     list[UUID] | None,
@@ -55,16 +39,16 @@ SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they a
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
 #: What an administrator sees of a memory.
-_BLIND = ("kind", "category", "state", "tokens", "importance", "protected", "id")
+_BLIND = ("id", "kind", "category", "state", "tokens", "importance", "protected")
 _ALONE = "names the scope key alone"
-_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when"
+_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when: one of them"
 
 
 async def undo(
     agent: Agent,
     ops: Operations = None,
     user: Concerned = None,
-    session: OfSession = None,
+    session: Session = None,
     since: Since = None,
     refinement: Refinement = None,
     actor: GoverningActor = None,
@@ -75,19 +59,16 @@ async def undo(
     as_json: AsJson = False,
 ) -> None:
     """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
-    moment = None if since is None else to_time(since, "--since")
-    ways = sum(bool(way) for way in (ops, moment, refinement))
-    if ways > 1:
-        raise InvalidInputError(f"only one of them: {_WHAT}")
-    if not ways or (moment and session is None) or (session is not None and not (moment or user)):
+    ways = sum(bool(way) for way in (ops, since, refinement))
+    if ways != 1 or (since and session is None) or (session is not None and not (since or user)):
         raise InvalidInputError(_WHAT)
     options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
     again = {"agent": agent, "user": user, "actor": actor, "session": session if user else None}
     async with governing(agent, user, session, actor=actor) as (machine, whose):
         if refinement:
             roll_back = partial(machine.undo_refinement, whose, refinement)
-        elif session is not None and moment:
-            roll_back = partial(machine.undo_session, whose, session, moment)
+        elif session is not None and since:
+            roll_back = partial(machine.undo_session, whose, session, to_moment(since))
         else:
             roll_back = partial(machine.undo, whose, *(ops or ()))
         roll_back = partial(roll_back, cascade=cascade, skip_erased=skip_erased)
@@ -107,11 +88,10 @@ async def restore(
     as_json: AsJson = False,
 ) -> None:
     """Give a scope key back the memories that it had at a moment."""
-    moment = to_moment(at, "--at")
     options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
     again = {"agent": agent, "user": user, "actor": actor, "session": session}
     async with governing(agent, user, session, actor=actor, blind=_ALONE) as (machine, whose):
-        roll_back = partial(machine.restore, whose, scope_key, moment, skip_erased=skip_erased)
+        roll_back = partial(machine.restore, whose, scope_key, to_moment(at), skip_erased=skip_erased)
         await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
 
 
@@ -150,42 +130,29 @@ async def _carry_out(
     elif is_refused or not (options.dry_run or planned.changes_nothing):
         why_not = withheld("Do it?", yes=yes, as_json=as_json)
     if why_not is None:
-        try:
-            done = await roll_back(dry_run=False)
-        except RollbackRefusedError:
-            if as_json:
-                emit(planned)
-            raise
+        done = await roll_back(dry_run=False)
     to_undo_it = [verbatim(f"done; to undo it: {command_line('undo', done.op_id, **again)}")] if done.op_id else []
     report(done, to_undo_it, as_json=as_json)
     exit_if_wrong(why_not, f"nothing was changed: {why_not}")
 
 
 def _describe(planned: Rollback) -> Iterator[RenderableType]:
-    yield from _list_changes("would change", planned.changes)
+    groups = {
+        "that would change": planned.changes,
+        "that cannot come back, for what was said is erased (--skip-erased leaves it so)": planned.erased,
+        "living today in the way: to be forgotten first, or what made them undone": planned.twins,
+        "protected, for an administrator alone to roll back": planned.protected,
+    }
+    for what, changes in groups.items():
+        if changes:
+            yield plain(f"memories {what}: {len(changes)}", "bold")
+        rows = ((each.memory_id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
+        yield from table(rows, "id", "kind", "state", "scope key")
     if planned.later:
-        many = counted(len(planned.later), "later operation", "later operations")
-        yield plain(f"{many} on the same memories (--cascade undoes them too)", "bold")
-        yield stack(f"{later.op_id} {later.reason}" for later in planned.later)
-    yield from _list_changes(
-        "cannot come back, for what was said is erased (--skip-erased leaves it so)", planned.erased
-    )
-    yield from _list_changes("living today in the way: to be forgotten first, or what made them undone", planned.twins)
-    yield from _list_changes("protected, for an administrator alone to roll back", planned.protected)
+        yield plain(f"later operations on the same memories (--cascade undoes them too): {len(planned.later)}", "bold")
+        yield from (plain(f"{later.op_id} {later.reason}") for later in planned.later)
     if planned.relations:
-        yield plain(f"{counted(planned.relations, 'relation', 'relations')} would go or come back", "bold")
-
-
-def _list_changes(what: str, changes: Sequence[StateChange]) -> Iterator[RenderableType]:
-    """As many, of which kind, from which state to which, and their ids."""
-    groups: dict[tuple[str, ...], list[Text]] = {}
-    for change in changes:
-        alike = change.scope_key, change.kind, f"{change.before} → {change.after or '?'}"
-        groups.setdefault(alike, []).append(plain(change.memory_id, "dim"))
-    if changes:
-        yield plain(f"{counted(len(changes), 'memory', 'memories')} {what}", "bold")
-    found = sorted(groups.items())
-    yield from table((len(ids), kind, states, key, ids) for (key, kind, states), ids in found)
+        yield plain(f"relations that would go or come back: {planned.relations}", "bold")
 
 
 async def as_of(
@@ -199,13 +166,8 @@ async def as_of(
     as_json: AsJson = False,
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
-    moment = to_moment(at, "--at")
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
-        found: list[Any] = await machine.as_of(whose, scope_key, moment, with_closed=closed)
-    rows = ([_cell(getattr(item, title)) for title in _BLIND] for item in found)
-    lines = list_memories(found) if user else table(rows, *_BLIND, ids=_BLIND.index("id"))
+        found: list[Any] = await machine.as_of(whose, scope_key, to_moment(at), with_closed=closed)
+    rows = ([getattr(item, title) or "" for title in _BLIND] for item in found)
+    lines = list_memories(found) if user else table(rows, *_BLIND)
     report(found, lines, as_json=as_json, nothing="no memories at that moment")
-
-
-def _cell(value: object) -> object:
-    return ("yes" if value else "") if isinstance(value, bool) else value

@@ -20,11 +20,9 @@ from mnemic.service.cli.options import (
     Yes,
     governing,
     identity,
-    owner_of,
 )
 from mnemic.service.cli.terminal import (
     command_line,
-    counted,
     emit,
     exit_if_wrong,
     plain,
@@ -40,7 +38,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.refinement import Refinement, RefinementResult
 from mnemic.state.settings import OFFLINE
 
@@ -77,7 +75,7 @@ async def erase(
         raise InvalidInputError("name the memories to erase, or say --everything")
     who = identity(agent, user, session=session)
     if not dry_run:
-        what = "everything this agent has of this person" if everything else _memories(len(ids))
+        what = "everything this agent has of this person" if everything else f"memories ({len(ids)})"
         _require_consent(f"Erase {what} for good?", yes=yes, as_json=as_json)
     done = await _erase(who, ids, dry_run=dry_run)
     if done.goes_on_from:
@@ -86,7 +84,7 @@ async def erase(
         report({"going": done.going, "staying": done.staying}, _plan(done), as_json=as_json)
     else:
         figures = {"erased": done.erased, "messages": done.messages, "left": done.left}
-        report(figures, _listed("erased", done.erased, done.messages), as_json=as_json)
+        report(figures, _listed("erased", done.erased, f", and messages: {done.messages}"), as_json=as_json)
     # those that are none of the person's
     missing = sorted({*ids}.difference(done.erased, (item.id for item in done.going)))
     if missing:
@@ -114,7 +112,7 @@ def _plan(planned: Erasure) -> Iterator[Text]:
         text = item.content if item.content is not None else f"of {item.scope_key}"
         yield plain(f"{f'stays, {item.stays}' if item.stays else 'goes'}: {item.kind} {item.id} {text}")
     messages = sum(item.kind == "message" for item in planned.going)
-    going = f"{_memories(len(planned.going) - messages)}, {messages} messages"
+    going = f"memories: {len(planned.going) - messages}, and messages: {messages}"
     yield plain(f"would go: {going}; would stay: {len(planned.staying)}")
 
 
@@ -130,7 +128,7 @@ async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as
         erased = await administration.purge(agent) if administration.purges else []
         if not administration.purges:
             say("no memory is purged: MNEMIC_RETENTION_PURGE_AFTER_DAYS is not set")
-    lines = [*_listed("erased", erased), plain(f"messages that lost their words: {forgotten}")]
+    lines = _listed("erased", erased, f", and messages that lost their words: {forgotten}")
     report({"erased": erased, "messages": forgotten}, lines, as_json=as_json)
 
 
@@ -166,13 +164,8 @@ async def _protect(memory_ids: Sequence[UUID], agent: str, actor: str, *, as_jso
     exit_if_wrong(missing, f"no living memory of this agent: {' '.join(map(str, missing))}")
 
 
-def _listed(done: str, ids: Sequence[UUID], messages: int = 0) -> list[Text]:
-    and_messages = f", {messages} messages" if messages else ""
-    return [*map(plain, ids), plain(f"{done}: {_memories(len(ids))}{and_messages}")]
-
-
-def _memories(count: int) -> str:
-    return counted(count, "memory", "memories")
+def _listed(done: str, ids: Sequence[UUID], more: str = "") -> list[Text]:
+    return [*map(plain, ids), plain(f"memories {done}: {len(ids)}{more}")]
 
 
 async def refine(
@@ -184,15 +177,17 @@ async def refine(
     as_json: AsJson = False,
 ) -> None:
     """Have an agent compress the core memory of a scope key that has outgrown its budget, or resume that."""
-    who = owner_of(agent, key, actor)
+    scope, owner = ("agent", agent) if key is None else split_scope_key(key)
+    owned = {"agent": {}, "group": {"group_ids": (owner,)}}.get(scope, {f"{scope}_id": owner})
+    who = Identity(agent_id=agent, actor_id=actor, **owned)  # the narrowest that the scope key belongs to
     async with Mnemic.open() as memory:
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     has_ended = result["outcome"] == "ended"
-    report(result, [verbatim(_ended_line(result) if has_ended else _plan_line(result))], as_json=as_json)
+    report(result, [verbatim(_figures(result))], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
-    if has_ended and _has_changed(result) and not as_json:
+    if has_ended and any(result[name] for name in _CHANGES) and not as_json:
         say(f"to undo it: {command_line('undo', refinement=str(result['refinement_id']), agent=agent)}")
     exit_if_wrong(
         has_ended and result["resumed"] and result["ended"] == "time",
@@ -200,29 +195,19 @@ async def refine(
     )
 
 
-def _has_changed(result: RefinementResult) -> bool:
-    return any(result[name] for name in _CHANGES)
-
-
-def _plan_line(result: RefinementResult) -> str:
-    memories = result["memories_before"]
-    size = f"{result['tokens_before']:,} tokens in {memories} memories"
+def _figures(result: RefinementResult) -> str:
+    """One line: that it is not due, what there is to do, or what became of it."""
+    before = f"{result['tokens_before']:,} tokens in {result['memories_before']} memories"
     if result["outcome"] == "not_due":
-        return f"not due: {size}" + ("; --force refines them all the same" if memories else "")
-    resumes = "; resumes a session that was broken off" if result["resumed"] else ""
-    of_these = f"protected {result['protected']}, exact duplicates {result['duplicates']}"
-    return f"due: {size}, {of_these}; target {result['target_tokens']:,} tokens{resumes}"
-
-
-def _ended_line(result: RefinementResult) -> str:
+        return f"not due: {before}{'; --force refines them all the same' if result['memories_before'] else ''}"
+    target, protected = f"target {result['target_tokens']:,} tokens", f"protected {result['protected']}"
+    if result["outcome"] == "planned":
+        resumes = "; resumes a session that was broken off" if result["resumed"] else ""
+        return f"due: {before}, {protected}, exact duplicates {result['duplicates']}; {target}{resumes}"
+    after = f"{result['tokens_after']:,} tokens in {result['memories_after']} memories"
     missed = ", not reached" if result["tokens_after"] > result["target_tokens"] else ""
-    target = f"target {result['target_tokens']:,}{missed}"
     ended = f"{'resumed, ' if result['resumed'] else ''}ended: {result['ended']}"
-    after = f"{result['tokens_after']:,} tokens"
-    if not _has_changed(result):
-        return f"nothing changed: {after} in {result['memories_after']} memories; {target}, {ended}"
-    memories = f"{result['memories_before']} → {result['memories_after']} memories"
-    return f"{memories}, {result['tokens_before']:,} → {after}; {target}, {result['protected']} protected, {ended}"
+    return f"{before} → {after}; {target}{missed}, {protected}, {ended}"
 
 
 async def refinements(
@@ -236,7 +221,7 @@ async def refinements(
     """List refinements, newest first: figures, no contents."""
     async with governing(agent, user, session, group=group, blind="sees every scope key") as (machine, whose):
         rows = await machine.refinements(whose, limit=limit)
-    report(rows, table(map(_row, rows), *_TITLES, ids=0), as_json=as_json, nothing="no refinements")
+    report(rows, table(map(_row, rows), *_TITLES), as_json=as_json, nothing="no refinements")
 
 
 def _row(row: Refinement) -> tuple[object, ...]:

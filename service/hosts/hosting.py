@@ -1,19 +1,20 @@
 """Memory in a host's own agent or graph, as methods of `Mnemic`: tools, middleware, nodes, threads."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
-from pydantic import Field, SkipValidation
+from pydantic import Field
 
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads, owner_of_identity, owner_of_run, require_owner
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
 from mnemic.service.conversation import MemoryBase
+from mnemic.service.hosts.middleware import MemoryMiddleware
 from mnemic.state.checking import MAX_LISTED, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
@@ -23,14 +24,8 @@ from mnemic.state.supervisor import MemoryState, ThreadStatus
 from mnemic.storage.threads import ThreadSaver
 from mnemic.tools.memory import make_tools
 
-if TYPE_CHECKING:
-    from mnemic.service.hosts.middleware import MemoryMiddleware
-
-
-class HostNode(Protocol):
-    """A node for any host's graph, whatever its state and its context are."""
-
-    def __call__(self, state: Any, runtime: Runtime[Any]) -> Awaitable[Any]: ...
+#: A node for any host's graph, whatever its state and its context are.
+HostNode = Callable[..., Awaitable[Any]]
 
 
 class Hosting(MemoryBase):
@@ -58,7 +53,7 @@ class Hosting(MemoryBase):
         observe: bool = True,
         form: bool = True,
         several_speakers: bool = False,
-    ) -> "MemoryMiddleware":
+    ) -> MemoryMiddleware:
         """Memory for `langchain.agents.create_agent`: the context, the role's tools, and what was said goes in.
 
         Args:
@@ -72,11 +67,9 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError: an argument cannot be used.
         """
-        from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
-
         recall = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
-        options = TurnOptions(recall=recall, observe=observe, form=form, several_speakers=several_speakers)
-        return MemoryMiddleware(self, self.tools(role), options)
+        turn = {"observe": observe, "form": form, "several_speakers": several_speakers}
+        return MemoryMiddleware(self, self.tools(role), recall, **turn)
 
     @check_arguments
     def recall_node(
@@ -148,9 +141,8 @@ class Hosting(MemoryBase):
         Raises:
             InvalidInputError, MissingIdentityError: an identity that cannot be used.
         """
-        if identity is None:
-            return ThreadSaver(self.resources.database, owner_of_run)
-        return ThreadSaver(self.resources.database, partial(require_owner, owner_of_identity(to_identity(identity))))
+        whose = None if identity is None else owner_of_identity(to_identity(identity))
+        return ThreadSaver(self.resources.database, partial(require_owner, whose) if whose else owner_of_run)
 
     @check_arguments
     def thread(self, identity: AnyIdentity, thread_id: HostId | None = None) -> RunnableConfig:
@@ -177,7 +169,7 @@ class Hosting(MemoryBase):
     @check_arguments
     async def copy_threads(
         self,
-        source: SkipValidation[BaseCheckpointSaver[Any]],
+        source: BaseCheckpointSaver[Any],
         identity: AnyIdentity,
         thread_ids: Annotated[Sequence[str], Field(min_length=1, max_length=MAX_LISTED)] | None = None,
     ) -> int:
@@ -198,8 +190,6 @@ class Hosting(MemoryBase):
             InvalidInputError: an argument or a value in a thread that cannot be used.
             DatabaseUnavailableError: the database cannot be had; what was copied stays.
         """
-        if not isinstance(source, BaseCheckpointSaver):
-            raise InvalidInputError("source: a checkpointer of LangGraph's")
         return await copy_threads(source, self.checkpointer(identity), thread_ids)
 
     @check_arguments

@@ -1,7 +1,6 @@
 """Memory for agents that are made by LangChain's `create_agent`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain.agents import AgentState
@@ -24,16 +23,6 @@ from mnemic.state.supervisor import MemoryState
 _CONTEXT: Final = "memory_context"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnOptions:
-    """What is done around a turn; see `Mnemic.middleware`."""
-
-    recall: RecallOptions = field(default_factory=RecallOptions)
-    observe: bool = True
-    form: bool = True
-    several_speakers: bool = False
-
-
 class MemoryAgentState(AgentState[Any]):
     """A `MemoryState` as `create_agent` has it: no caller gives these channels, and the context is no output."""
 
@@ -43,7 +32,7 @@ class MemoryAgentState(AgentState[Any]):
 
 
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
-    """Recalls before the turn, shows the context to the model, brings the tools, and observes after the turn.
+    """Recalls before the model is called, shows it the context, brings the tools, and observes after the turn.
 
     The context stands behind the host's own system prompt, in the request alone: no message of the thread and no
     checkpoint holds it. It stays the same through all model calls of a turn. Make one with `Mnemic.middleware`.
@@ -51,77 +40,75 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     state_schema = MemoryAgentState
 
-    def __init__(self, memory: MemoryBase, tools: Sequence[BaseTool], options: TurnOptions) -> None:
+    def __init__(
+        self,
+        memory: MemoryBase,
+        tools: Sequence[BaseTool],
+        recall: RecallOptions,
+        *,
+        observe: bool = True,
+        form: bool = True,
+        several_speakers: bool = False,
+    ) -> None:
         super().__init__()
         self.tools = tools
         self._memory = memory
-        self._options = options
+        self._recall, self._observe, self._form, self._several = recall, observe, form, several_speakers
         self._loop = memory.resources.database.loop
 
-    async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Recalls for the last message of the user.
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelCallResult[Any]:
+        """Recalls for the last message of the user before the turn's first call, and shows the context to the model.
+
+        The turn keeps it; after an interrupt it is fetched again.
 
         Raises:
             MissingIdentityError: the run's context says not whose it is.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
-        if self._options.observe:
-            session_of(self._identity(runtime))  # a host's mistake shows before a model has been paid for
-        return {**await self._recalled(state, runtime)}
-
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelCallResult[Any]:
-        """Shows the context to the model; after an interrupt it is fetched again."""
         recalled = None if _CONTEXT in request.state else await self._recalled(request.state, request.runtime)
-        return _with_update(await handler(_with_context(request, recalled)), recalled)
+        response = await handler(_with_context(request, recalled))
+        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
-        if not self._options.observe:
+        if not self._observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
-        several = self._options.several_speakers
-        await observe_turn(
-            self._memory.resources, identity, state["messages"], revision=revision, several_speakers=several
-        )
-        if self._options.form:
-            form_later(self._memory.resources, self._memory.graphs.formation, identity)
+        resources, messages = self._memory.resources, state["messages"]
+        await observe_turn(resources, identity, messages, revision=revision, several_speakers=self._several)
+        if self._form:
+            form_later(resources, self._memory.graphs.formation, identity)
 
     # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
-
-    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """As `abefore_agent`.
-
-        Raises:
-            BlockedLoopError: the agent is invoked on that loop's own thread.
-        """
-        return run_on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """As `awrap_model_call`."""
+        """As `awrap_model_call`.
+
+        Raises:
+            BlockedLoopError: the agent is invoked on that loop's own thread.
+        """
         recalled = None
         if _CONTEXT not in request.state:
             recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
-        return _with_update(handler(_with_context(request, recalled)), recalled)
+        response = handler(_with_context(request, recalled))
+        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """As `aafter_agent`."""
         run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
-        return await recall_turn(
-            self._memory.graphs.recall, self._identity(runtime), state["messages"], self._options.recall
-        )
+        identity = self._identity(runtime)
+        if self._observe:
+            session_of(identity)  # a host's mistake shows before a model has been paid for
+        return await recall_turn(self._memory.graphs.recall, identity, state["messages"], self._recall)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
-        return self._options.recall.in_role(identity_of(runtime))
-
-
-def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
-    return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
+        return self._recall.in_role(identity_of(runtime))
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:

@@ -38,7 +38,10 @@ class ServerAccess:
         self._debugging: list[BaseRoute] = list(runtime.get_internal_routes()) if runtime else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answering = self._app if scope["type"] == "lifespan" or _from_within(scope) else self._answering(scope)
+        root = scope.get("root_path") or ""
+        # of the server's own client in its process, which has asked for its caller already; no request can say so
+        within = root == "/noauth" or root.startswith("/noauth/")
+        answering = self._app if scope["type"] == "lifespan" or within else self._answering(scope)
         await answering(scope, receive, send)
 
     def _answering(self, scope: Scope) -> ASGIApp:
@@ -108,12 +111,6 @@ def _is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     return False
-
-
-def _from_within(scope: Scope) -> bool:
-    """The server's own client in its process, which has asked for its caller already; no request can say so."""
-    root = scope.get("root_path") or ""
-    return root == "/noauth" or root.startswith("/noauth/")
 
 
 def _refused(scope: Scope, status: int, problem: str) -> ASGIApp:

@@ -38,9 +38,9 @@ auth = Auth()
 def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
     """The claims that a request's header carries; None where it has no valid token."""
     scheme, _, token = (authorization or "").partition(" ")
-    return (
-        decode_token(token.strip(), key.get_secret_value(), datetime.now(UTC)) if scheme.lower() == "bearer" else None
-    )
+    if scheme.lower() != "bearer":
+        return None
+    return decode_token(token.strip(), key.get_secret_value(), datetime.now(UTC))
 
 
 @auth.authenticate
@@ -139,12 +139,10 @@ async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
     requested: tuple[str, ...] = tuple(value.get("namespace") or ())
     owner, agents = _label(ctx.user.identity), token_claim(ctx.user, "agents")
     roots: list[tuple[str, ...]] = [(owner, f"agent:{_label(agent)}") for agent in agents] or [(owner,)]
-    if any(requested[: len(root)] == root for root in roots):
-        value["namespace"] = requested
-        return
-    if len(roots) > 1:
+    lies_below = any(requested[: len(root)] == root for root in roots)
+    if not lies_below and len(roots) > 1:
         raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
-    value["namespace"] = (*roots[0], *requested)
+    value["namespace"] = requested if lies_below else (*roots[0], *requested)
 
 
 async def _agent(value: Any) -> str:

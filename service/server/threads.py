@@ -51,17 +51,17 @@ class ServerThreads(ThreadSaver):
         """Deletes threads, or all of them but what they need to go on."""
         kept = "delete" if strategy == "delete_all" else strategy  # the server's word
         for thread_id in thread_ids:
-            for owner in await self._owners(thread_id):
+            for owner in await self._owners(thread_id=str(thread_id)):
                 await self._saver(owner).aprune([thread_id], strategy=kept)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
-        for owner in _of_caller(await owners(self._database, run_ids=[str(run_id) for run_id in run_ids])):
+        for owner in await self._owners(run_ids=[str(run_id) for run_id in run_ids]):
             await self._saver(owner).adelete_for_runs(run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history."""
-        for owner in await self._owners(source_thread_id):
+        for owner in await self._owners(thread_id=str(source_thread_id)):
             await self._saver(owner).acopy_thread(source_thread_id, target_thread_id)
 
     async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
@@ -72,7 +72,9 @@ class ServerThreads(ThreadSaver):
             user = runtime.server_info.user if runtime and runtime.server_info else None
             return owner_of_identity(bind_identity(to_identity(context), user, thread_id))
         # a run that is nobody's must not take up somebody's thread for having its id
-        owner = next(iter(await self._owners(str(thread_id))), None) if runtime is None and thread_id else None
+        owner = (
+            next(iter(await self._owners(thread_id=str(thread_id))), None) if runtime is None and thread_id else None
+        )
         if owner is None:
             raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
         return owner
@@ -81,10 +83,7 @@ class ServerThreads(ThreadSaver):
         """Costs nothing: it is the pool that is shared."""
         return ThreadSaver(self._database, lambda _: owner)
 
-    async def _owners(self, thread_id: str) -> list[ThreadOwner]:
-        return _of_caller(await owners(self._database, thread_id=str(thread_id)))
-
-
-def _of_caller(found: list[ThreadOwner]) -> list[ThreadOwner]:
-    claims = CALLER.get()
-    return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
+    async def _owners(self, **found_by: Any) -> list[ThreadOwner]:
+        """Those whose threads they are, but for everybody whose threads the caller may not see."""
+        found, claims = await owners(self._database, **found_by), CALLER.get()
+        return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]

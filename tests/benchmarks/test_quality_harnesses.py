@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from benchmarks.refinement import __main__ as refinement
 from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Refined
-from mnemic.models.embedders.base import HashEmbedder
+from mnemic.models.embedders import HashEmbedder
 from tests.support.worlds import remembered
 
 DIALOGUE: dict[str, Any] = {
@@ -40,7 +41,10 @@ DIALOGUE: dict[str, Any] = {
         ],
     },
     "observation": {
-        "session_1_observation": {"Ines": [["Ines owns a red kayak.", "D1:1"]]},
+        # of these three, two are put together without a model
+        "session_1_observation": {
+            "Ines": [[f"Ines {what}.", "D1:1"] for what in ("owns a red kayak", "speaks Danish", "speaks Dutch")]
+        },
         "session_2_observation": {"Bo": [["Bo's violin teacher lives in Bergen.", ["D2:01", "D9:9"]]]},
     },
     "qa": [
@@ -69,7 +73,7 @@ def test_a_conversation_is_read_with_its_sources_and_without_questions_that_noth
     assert read.turns[1].text == "Lovely! [shares a photo of a kayak]"
     assert read.turns[0].said_at.isoformat() == "2023-05-08T13:56:00+00:00"
     assert read.turns[2].said_at.isoformat() == "2023-06-20T00:05:00+00:00"
-    assert [observed.turn_ids for observed in read.observations] == [("D1:1",), ("D2:1",)]
+    assert [observed.turn_ids for observed in read.observations] == [*[("D1:1",)] * 3, ("D2:1",)]
     assert [question.evidence for question in read.questions] == [{"D1:1", "D1:2"}, {"D2:1"}, {"D2:1"}]
     assert described(of_dialogues([read])) == "1 of 2 turns (50.0%): phrase 1"
 
@@ -89,13 +93,10 @@ def test_recall_counts_turns_and_a_budget_counts_tokens() -> None:
     assert mean([]).recall_5 == 0
 
 
-def test_words_are_stemmed_as_porter_does() -> None:
+def test_the_baselines_stem_as_porter_does_rank_by_words_and_bm25_by_how_rare_they_are() -> None:
     words = "caresses ponies agreed hopping falling filing happy relational adjustment adoption rate controll"
     stems = "caress poni agre hop fall file happi relat adjust adopt rate control"
     assert [stem(word) for word in words.split()] == stems.split()
-
-
-def test_the_baselines_rank_by_words_and_bm25_by_how_rare_they_are() -> None:
     texts = ["The painting of a lake", "She paints the lake and the boats", "A boat", "A boat", "A boat"]
     assert grep("paint a boat", texts) == [0, 0, 1, 1, 1]
     scores = BM25(texts).scores("paint a boat")
@@ -144,20 +145,11 @@ MOMENT = datetime(2023, 5, 8, tzinfo=UTC)
 TEXTS = ["Ines owns a red kayak in Bergen.", "Ines is 41.", "Ines promised Bo a violin."]
 
 
-def given(text: str, *turns: str) -> Given:
-    return Given(
-        text=text, subject="Ines", subject_user_id="ines", category="knowledge", dated=MOMENT, turn_ids=frozenset(turns)
-    )
-
-
 def refined(merged: str, promise: str) -> Refined:
     question = Question(text="What does Ines own?", evidence=frozenset({"a"}), category=4, answer="a red kayak")
-    core = Core(
-        name="three",
-        memories=tuple(given(text, turn) for text, turn in zip(TEXTS, "abc", strict=True)),
-        target=1,
-        questions=(question,),
-    )
+    ines = Given(text="", subject="Ines", subject_user_id="ines", category="tone", dated=MOMENT, turn_ids=frozenset())
+    given = (replace(ines, text=text, turn_ids=frozenset(turn)) for text, turn in zip(TEXTS, "abc", strict=True))
+    core = Core(name="three", memories=tuple(given), target=1, questions=(question,))
     return Refined(
         core=core,
         result={},
@@ -167,14 +159,11 @@ def refined(merged: str, promise: str) -> Refined:
     )
 
 
-def test_what_is_kept_is_counted_over_all_and_in_the_memory_that_took_it_in() -> None:
+def test_what_is_kept_is_counted_and_what_is_lost_or_moved_or_touched_shows() -> None:
     found = figures(refined("Ines: owns red kayak in Bergen; 41.", TEXTS[2]))
     assert (found.memories_before, found.memories_after) == (3, 2)
     assert (found.kept_whole, found.kept_each, found.answers_kept) == (1.0, 1.0, 1.0)
     assert (found.protected, found.protected_changed) == (1, 0)
-
-
-def test_what_is_lost_or_moved_or_touched_shows() -> None:
     found = figures(refined("Ines: owns kayak.", "Ines is 41 in Bergen, promised Bo a violin."))
     assert found.kept_whole == 1.0
     assert found.kept_each == pytest.approx(1 - 2 / 6)
@@ -204,30 +193,15 @@ def test_a_core_memory_is_taken_when_it_has_outgrown_its_budget() -> None:
     assert small.questions[0].evidence == {"north D1:0", "north D1:2"}
 
 
-#: Two of them are put together without a model.
-SPOKEN = ["Ines owns a red kayak in Bergen.", "Ines speaks Danish.", "Ines speaks Dutch."]
-SPEAKING: dict[str, Any] = {
-    **DIALOGUE,
-    "conversation": {
-        **{name: DIALOGUE["conversation"][name] for name in ("speaker_a", "speaker_b", "session_1_date_time")},
-        "session_1": [{"speaker": "Ines", "dia_id": f"D1:{n}", "text": text} for n, text in enumerate(SPOKEN, start=1)],
-    },
-    "observation": {"session_1_observation": {"Ines": [[text, f"D1:{n}"] for n, text in enumerate(SPOKEN, start=1)]}},
-    "qa": [{"question": "Which boat does Ines own?", "answer": "a red kayak", "evidence": ["D1:1"], "category": 1}],
-}
-
-
 def test_the_harness_of_refinement_runs_through_the_product_on_any_such_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "tiny.json"
-    path.write_text(json.dumps([SPEAKING]), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["refinement", "--data", str(path), "--embedder", "hash"])
+    monkeypatch.setattr(sys, "argv", ["refinement", "--data", str(data), "--embedder", "hash"])
     refinement.main()
     printed = capsys.readouterr().out
     (row,) = [line for line in printed.splitlines() if line.startswith("│ tiny ")]
     cells = [cell.strip() for cell in row.strip("│").split("│")]
-    counts = ["3 → 2", "18 → 16", "11", "100.0%", "100.0%", "0, 0 changed", "1", "100.0%"]
+    counts = ["4 → 3", "25 → 23", "15", "100.0%", "100.0%", "0, 0 changed", "2", "100.0%"]
     assert cells[1:] == [*counts, "100.0 → 100.0", "100.0 → 100.0"]
     assert "│ example conversations │" in printed
     assert "tiny: there is no more than this; the target is lower in the same proportion" in printed

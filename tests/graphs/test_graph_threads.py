@@ -20,7 +20,7 @@ from mnemic.graphs import formation, recall, refinement, supervisor
 from mnemic.nodes import supervisor as supervisor_nodes
 from mnemic.operations.run import resources
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError, MnemicError
+from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.supervisor import SupervisorState
 from tests.support.agents import (
     ANA,
@@ -53,7 +53,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone, recorded_statements
-from tests.support.threads import DURABILITIES, Durability, Everything, in_process, in_sequence
+from tests.support.threads import DURABILITIES, TABLES, Durability, Everything, in_process, in_sequence
 
 Kept = tuple[BaseCheckpointSaver[Any], Everything]
 
@@ -61,9 +61,8 @@ Kept = tuple[BaseCheckpointSaver[Any], Everything]
 @asynccontextmanager
 async def of_mnemic(clone: Clone, memory: Mnemic) -> AsyncIterator[Kept]:
     async def everything() -> str:
-        tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "supervisor_checkpoints")
         with clone.as_superuser() as connection:
-            return str([connection.execute(f"select * from mnemic.{table}").fetchall() for table in tables])
+            return str([connection.execute(f"select * from mnemic.{table}".encode()).fetchall() for table in TABLES])
 
     yield memory.checkpointer(ANA), everything
 
@@ -136,8 +135,8 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
 
 
 def is_hosts_own(statement: str) -> bool:
-    """Of its checkpoints or its driver, or where a transaction begins and ends."""
-    if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type")):
+    """Of its checkpoints, its driver or a new connection, or where a transaction begins and ends."""
+    if any(word in statement for word in ("checkpoint", "mnemic.threads", "pg_type", "pg_backend_pid")):
         return True
     return statement.lower().startswith(("begin", "commit"))
 
@@ -151,13 +150,9 @@ def in_place_of(node: str, graph: Any) -> set[str]:
     return {f"{node}:{name}" for name in drawn(graph) - {START, END}}
 
 
-def test_the_formation_graph_shows_the_consolidation_of_a_scope() -> None:
-    expected = in_place_of("consolidate", consolidation_module.graph)
-    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= expected
-    assert expected < drawn(formation.graph)
-
-
 def test_the_supervisor_shows_what_it_recalls_and_has_formed_in_a_host_too(memory: Mnemic) -> None:
+    within = in_place_of("consolidate", consolidation_module.graph)
+    assert {"consolidate:collect", "consolidate:write", "consolidate:save"} <= within < drawn(formation.graph)
     expected = in_place_of("recall", recall.graph) | in_place_of("observe", formation.graph)
     assert {"recall:render", "observe:extract_facts", "observe:consolidate:write"} <= expected
     for graph in (supervisor.graph, memory.graphs.supervisor(), memory.graphs.supervisor(InMemorySaver())):
@@ -188,15 +183,17 @@ async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
 # -- on a server, which opens them at the first use
 
 
-def on_a_thread(graph: Any) -> tuple[Any, InMemorySaver]:
-    """A call of the graph on one and the same thread, as LangGraph Server makes it."""
+def on_a_thread(graph: Any) -> Any:
+    """A call of the graph on one and the same thread, as LangGraph Server makes it, which holds no word of memory."""
     saver = InMemorySaver()
     served = graph.copy(update={"checkpointer": saver})
 
-    async def run(given: dict[str, Any]) -> Any:
-        return await served.ainvoke(given, {"configurable": {"thread_id": "t1"}}, context=ANA)
+    async def run(**given: Any) -> Any:
+        result = await served.ainvoke(given, thread(), context=ANA)
+        assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
+        return result
 
-    return run, saver
+    return run
 
 
 async def form(memory: Mnemic, model: LoopbackModel, text: str) -> None:
@@ -206,18 +203,16 @@ async def form(memory: Mnemic, model: LoopbackModel, text: str) -> None:
 
 
 async def test_a_second_consolidation_is_a_run_of_its_own(memory: Mnemic, model: LoopbackModel) -> None:
-    run, saver = on_a_thread(memory.graphs.consolidation)
-    key = {"scope_key": "user:ana", "force": True}
+    run = on_a_thread(memory.graphs.consolidation)
     await form(memory, model, f"Ana wants {CANARY}.")
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."), consolidation(f"Ana wants {CANARY} and bees."))
-    first = await run(key)
+    first = await run(scope_key="user:ana", force=True)
     await form(memory, model, "Ana wants bees.")
-    second = await run(key)
-    third = await run(key)
+    second = await run(scope_key="user:ana", force=True)
+    third = await run(scope_key="user:ana", force=True)
 
     assert [result["outcome"] for result in (first, second, third)] == ["saved", "saved", "not_due"]
     assert await contents(memory, ANA, "consolidation") == [f"Ana wants {CANARY} and bees."]
-    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
 
 
 async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model: LoopbackModel) -> None:
@@ -225,32 +220,28 @@ async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model:
     model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")), facts())
     model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants {CANARY}.")]), reflections())
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
-    run, saver = on_a_thread(memory.graphs.formation)
+    run = on_a_thread(memory.graphs.formation)
     await memory.observe(ANA, turns(CANARY))
-    first = await run({"force": True})
+    first = await run(force=True)
     await memory.observe(ANA, turns(CANARY, "Well."))
-    second = await run({"force": True})
-    third = await run({"force": True})
+    second = await run(force=True)
+    third = await run(force=True)
 
     assert (first["stored"], first["checks"]["first_pass"]) == ({"fact": 1, "reflection": 1}, 2)
     assert [result["outcome"] for result in first["consolidations"]] == ["saved"]
     nothing = {"superseded": 0, "repeated": 0, "consolidations": [], "stored": {}}
     assert {name: second[name] for name in nothing} == nothing
     assert {name: third[name] for name in (*nothing, "reason", "checks")} == {**nothing, "reason": None, "checks": {}}
-    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
 
 
 async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")))
-    await memory.observe(ANA, turns("I keep it."))
-    await memory.form(ANA)
-    run, saver = on_a_thread(memory.graphs.recall)
-    first = await run({"question": "Do you remember what I keep?"})
-    second = await run({"question": "Good morning."})
+    await keep(memory)
+    run = on_a_thread(memory.graphs.recall)
+    first = await run(question=ASKED)
+    second = await run(question="Good morning.")
 
-    assert CANARY in first["context"]
+    assert KEPT in first["context"]
     assert (second["context"], second["memories"], second["searched"]) == ("", [], None)
-    assert CANARY not in f"{dict(saver.storage)} {dict(saver.writes)} {saver.blobs}"
 
 
 ASKED = "Do you remember what I keep?"
@@ -274,22 +265,20 @@ async def test_what_a_server_is_told_of_checkpoints_holds_no_words_of_memory(
     await memory.observe(ANA, turns("I keep it.", "Well."))
     graph: Any = memory.graphs.supervisor() if name == "supervisor" else getattr(memory.graphs, name)
     changes = {"checkpointer": InMemorySaver(), **({"stream_channels": None} if exposed else {})}
-    events = graph.copy(update=changes).astream(
-        INPUTS[name], {"configurable": {"thread_id": "t1"}}, context=ANA, stream_mode="checkpoints"
-    )
+    events = graph.copy(update=changes).astream(INPUTS[name], thread(), context=ANA, stream_mode="checkpoints")
     seen = [event async for event in events]
 
     assert len(seen) > 2
     assert (CANARY in str(seen)) == exposed
 
 
-@pytest.mark.parametrize("module", [consolidation_module, formation, recall, refinement, supervisor])
-def test_each_graph_tells_a_server_of_tracked_channels_alone(module: Any) -> None:
-    graph = module.graph
-    untracked = {name for name, channel in graph.channels.items() if isinstance(channel, UntrackedValue)}
-    assert untracked
-    assert graph.stream_channels
-    assert untracked.isdisjoint(graph.stream_channels_list)
+def test_each_graph_tells_a_server_of_tracked_channels_alone() -> None:
+    for module in (consolidation_module, formation, recall, refinement, supervisor):
+        graph: Any = module.graph
+        untracked = {name for name, channel in graph.channels.items() if isinstance(channel, UntrackedValue)}
+        assert untracked
+        assert graph.stream_channels
+        assert untracked.isdisjoint(graph.stream_channels_list)
 
 
 @pytest.fixture
@@ -305,29 +294,23 @@ async def nobody(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     await resources.close_environment()
 
 
-async def ask() -> Any:
-    return await recall.graph.ainvoke({"question": "Do you remember me?"}, context=ANA)
-
-
 async def test_a_recall_before_the_database_is_there_goes_without_memory(
-    nobody: str, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+    nobody: str, empty_db: Clone, clean_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def ask() -> Any:
+        return (await recall.graph.ainvoke({"question": ASKED}, context=ANA))["degraded"]
+
     for _ in range(2):
-        assert (await ask())["degraded"] == "no_memory"
+        assert await ask() == "no_memory"
     with pytest.raises(DatabaseUnavailableError):  # nothing else goes on without it
         await formation.graph.ainvoke({}, context=ANA)
-    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
     monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
-    assert (await ask())["degraded"] is None
-
-
-@pytest.mark.parametrize(
-    ("variable", "error"), [("MNEMIC_RECALL_LIMIT", ConfigurationError), ("MNEMIC_DATABASE_URL", DatabaseSetupError)]
-)
-async def test_what_does_not_pass_by_itself_is_raised(
-    nobody: str, empty_db: Clone, monkeypatch: pytest.MonkeyPatch, variable: str, error: type[MnemicError]
-) -> None:
-    monkeypatch.setenv("MNEMIC_POOL_TIMEOUT_SECONDS", "10")
-    monkeypatch.setenv(variable, empty_db.service_dsn)
-    with pytest.raises(error):
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", empty_db.service_dsn)
+    with pytest.raises(DatabaseSetupError):  # which does not pass by itself
         await ask()
+    monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
+    monkeypatch.setenv("MNEMIC_RECALL_LIMIT", "many")
+    with pytest.raises(ConfigurationError):
+        await ask()
+    monkeypatch.delenv("MNEMIC_RECALL_LIMIT")
+    assert await ask() is None

@@ -1,6 +1,7 @@
 """The supervisor's turns: memory in, what was said out, tools once; what cannot be stored or sent ends no thread."""
 
 import logging
+import re
 from typing import Any
 
 import psycopg
@@ -83,18 +84,6 @@ async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, mode
     assert done["messages"][-1].text == VISIBLE
 
 
-async def test_calls_numbered_alike_in_every_answer_keep_their_own_answers(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    asks = calling(("memory_query", {"query": "bees"}), ("memory_query", {"query": "ferries"}))
-    says(model, asks, asks, VISIBLE)
-    done = await turn(memory.graphs.supervisor())
-
-    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
-    assert len(set(ids)) == 4
-    assert sorted(ids) == sorted(item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage))
-
-
 async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), VISIBLE)
@@ -110,41 +99,31 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
 
 
 async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, 500, 500, 500, VISIBLE)
+    says(model, 500, 500, 500, Reply(message={"refusal": "I will not."}), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
-    done = await turn(graph, "Are you there?")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", VISIBLE]
+    with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
+        await turn(graph, "Are you there?")
+    done = await turn(graph, "Well?")
+    assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", "Well?", VISIBLE]
 
 
-async def test_a_call_of_an_answer_that_was_cut_off_is_not_done(memory: Mnemic, model: LoopbackModel) -> None:
-    told = {"content": "Ana sells her boat", "category": "interests", "importance": 3}
-    says(model, Reply(message=calling(("remember", told), text="I keep that."), finish_reason="length"), VISIBLE)
-    done = await turn(memory.graphs.supervisor())
-    assert answers_of(requests(model)[-1])[0].startswith("Refused: ")
-    assert done["messages"][-1].text == VISIBLE
-    assert await memory.memories(ANA) == []
+async def test_a_turn_begins_with_a_user(memory: Mnemic) -> None:
+    begun: list[Any] = [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]]
+    for messages in begun:
+        with pytest.raises(InvalidInputError, match="begins with a message of the user"):
+            await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
 
 
-async def test_an_answer_that_says_nothing_because_it_was_refused_is_an_error(
+async def test_what_it_may_be_asked_for_is_named_in_its_tools_and_a_name_is_sent_as_providers_take_it(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
-    says(model, Reply(message={"refusal": "I will not."}))
-    with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
-        await turn(memory.graphs.supervisor())
-
-
-@pytest.mark.parametrize("messages", [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]])
-async def test_a_turn_begins_with_a_user(memory: Mnemic, messages: Any) -> None:
-    with pytest.raises(InvalidInputError, match="begins with a message of the user"):
-        await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
-
-
-async def test_what_it_may_be_asked_for_is_named_in_its_tools(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, VISIBLE)
-    await turn(memory.graphs.supervisor())
+    said = HumanMessage("Hello.", name="Zoë <de> Vries/" + "x" * 100)
+    await memory.graphs.supervisor().ainvoke({"messages": [said]}, context=ANA)
     (request,) = requests(model)
+    assert request["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
     assert set(tools) == {
         *("memory_query", "remember", "forget", "remember_procedure"),
@@ -175,54 +154,44 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
 
     assert done["messages"][-1].text == VISIBLE
-    assert sum(isinstance(item, AIMessage) for item in done["messages"]) == MOST_CALLING + 1
+    ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
+    assert len(set(ids)) == MOST_CALLING  # though the model numbers them alike
+    assert ids == [item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage)]
 
 
 ASKED = "Do you remember where my bees are?"
 WORDS = "They are on the quay."
 
 
-async def streamed(memory: Mnemic, mode: Any, text: str = ASKED, **given: Any) -> list[Any]:
+async def streamed(memory: Mnemic, text: str = ASKED) -> list[Any]:
+    """Namespace, mode and content of all that a host is shown of a turn, the graphs within it too."""
     stream = memory.graphs.supervisor().astream(
-        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=mode, **given
+        {"messages": [HumanMessage(text)]}, context=ANA, stream_mode=["messages", "custom"], subgraphs=True
     )
     return [part async for part in stream]
 
 
-def delegating(model: LoopbackModel) -> None:
-    """A turn with a search of its own, a sub-agent's, and words beside them."""
-    asks = calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "What of the bees?"}))
-    says(model, asks, WORDS)
-    of_researcher = calling(("memory_query", {"query": "bees"}))
-    model.answer(lambda request: "as its researcher" in str(request), of_researcher, f"They are called {CANARY}.")
-    model.answer(FACTS, facts(fact(KEPT)))
-
-
-@pytest.mark.parametrize("subgraphs", [pytest.param(False, marks=pytest.mark.thorough), True])
-async def test_its_own_words_come_piece_by_piece_and_no_others(
-    memory: Mnemic, resources: Resources, model: LoopbackModel, subgraphs: bool
+async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_is_names(
+    memory: Mnemic, resources: Resources, model: LoopbackModel
 ) -> None:
     await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     await keep(memory)
-    delegating(model)
-    parts = await streamed(memory, "messages", subgraphs=subgraphs)
+    search: tuple[str, Any] = ("memory_query", {"query": "bees"})
+    unknown: tuple[str, Any] = ("fly", {})  # what a model calls a tool is not repeated
+    says(model, calling(search, ("researcher", {"task": "What of the bees?"}), unknown), WORDS)
+    model.answer(lambda request: "as its researcher" in str(request), calling(search), f"They are called {CANARY}.")
+    model.answer(FACTS, facts(fact(KEPT)))
+    parts = await streamed(memory)
     await resources.background.finish()
     assert FACTS in asked(model)  # formed meanwhile
 
-    messages = [part[1][0] if subgraphs else part[0] for part in parts]
+    messages = [part[0] for _, mode, part in parts if mode == "messages"]
     pieces = [item.text for item in messages if isinstance(item, AIMessageChunk) and item.text]
     assert "".join(pieces) == WORDS
     assert len(pieces) == len(WORDS.split())
     assert CANARY not in str(parts)
     assert sum(request.get("stream", False) for request in model.chat_requests) == len(requests(model)) == 2
-
-
-async def test_progress_is_names(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory)
-    delegating(model)
-    unknown: tuple[str, dict[str, Any]] = (CANARY, {})  # what a model calls a tool is not repeated
-    says(model, calling(("memory_query", {"query": "bees"}), ("researcher", {"task": "Bees?"}), unknown), WORDS)
-    assert await streamed(memory, "custom") == [
+    assert [part for _, mode, part in parts if mode == "custom"] == [
         {"step": "recall"},
         {"step": "answer"},
         {"step": "tools", "tools": ["memory_query", "researcher"]},
@@ -242,7 +211,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(
     if taken:
         monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
     says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
-    await streamed(memory, "messages", "I sell my boat.")
+    await streamed(memory, "I sell my boat.")
     assert [item.content for item in await memory.memories(ANA)] == (["Ana sells her boat"] if taken else [])
 
 
@@ -285,51 +254,37 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     assert CANARY not in caplog.text
 
 
-async def test_a_picture_that_the_model_refuses_costs_its_own_turn_alone(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, lambda request: 400 if "image_url" in str(request["messages"]) else VISIBLE)
+async def test_a_picture_is_shown_in_its_own_turn_alone_and_no_earlier_message_is_sent_empty(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
+    graph = memory.graphs.supervisor(InMemorySaver())
+    wordless: list[Any] = [[PICTURE], "", " ", []]
+    for content in (LOOK, *wordless):
+        await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
+    await turn(graph, "Hello.")
+    assert ["image_url" in str(request["messages"][1]) for request in requests(model)] == [True] * 2 + [False] * 5
+    assert sent(model) == [f"Look.\n{WORDLESS}", *[WORDLESS] * len(wordless), "Hello."]
+
+
+async def test_what_the_model_refuses_costs_a_picture_its_own_turn_and_words_every_turn_until_they_are_removed(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    says(model, lambda request: 400 if {"image_url", CANARY} & {*re.findall(r"\w+", str(request))} else VISIBLE)
     graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     with pytest.raises(ModelOutputError, match="refused this request"):
         await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     done = await turn(graph, "Never mind.")
-    assert done["messages"][-1].text == VISIBLE
     assert sent(model) == [f"Look.\n{WORDLESS}", "Never mind."]
     assert done["messages"][0].content == LOOK  # the thread keeps it
 
-
-async def test_a_picture_is_shown_in_every_request_of_its_own_turn(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
-    assert [PICTURE in request["messages"][1]["content"] for request in requests(model)] == [True, True]
-
-
-async def test_an_earlier_message_without_words_is_not_sent_empty(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, VISIBLE)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    wordless: list[Any] = ["", " ", [], [PICTURE]]
-    for content in wordless:
-        await graph.ainvoke({"messages": [HumanMessage(content)]}, thread(), context=ANA)
-    await turn(graph, "Hello.")
-    assert sent(model) == [*[WORDLESS] * len(wordless), "Hello."]
-
-
-async def test_a_display_name_is_sent_as_providers_take_it(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, VISIBLE)
-    said = HumanMessage("Hello.", name="Zoë <de> Vries/" + "x" * 100)
-    await memory.graphs.supervisor().ainvoke({"messages": [said]}, context=ANA)
-    assert requests(model)[-1]["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
-
-
-async def test_a_thread_is_cured_of_what_its_model_refuses(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model, lambda request: 400 if CANARY in str(request["messages"]) else VISIBLE)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
     for text in (CANARY, "Hello?"):
         with pytest.raises(ModelOutputError):
             await turn(graph, text)
-    refused = (await graph.aget_state(thread())).values["messages"][0]
+    *_, refused, _ = (await graph.aget_state(thread())).values["messages"]
     await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
-    assert [item.text for item in done["messages"]] == ["Hello?", "Hello again.", VISIBLE]
+    assert [item.text for item in done["messages"][-3:]] == ["Hello?", "Hello again.", VISIBLE]
 
 
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
-from mnemic.nodes import supervisor
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.agents import ANA, CANARY, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
@@ -39,39 +38,17 @@ def questions(done: Any) -> list[Any]:
     return [question for item in done.get("__interrupt__", ()) for question in item.value["memories"]]
 
 
-async def test_an_important_memory_is_forgotten_once_the_user_agrees(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_an_important_memory_is_forgotten_once_the_user_agrees_and_no_other_answer_counts(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept.upper()), VISIBLE)  # models copy ids as they like
     graph = memory.graphs.supervisor(InMemorySaver())
-    asked = await turn(graph)
+    (asked,) = (await turn(graph))["__interrupt__"]
+    assert asked.value == {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 4}]}
+    assert asked.response_schema["properties"] == {"approved": {"title": "Approved", "type": "boolean"}}
+    assert CANARY not in str(asked)
 
-    (interrupt,) = asked["__interrupt__"]
-    assert interrupt.value == {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 4}]}
-    assert interrupt.response_schema["properties"] == {"approved": {"title": "Approved", "type": "boolean"}}
-    assert CANARY not in str(interrupt)
-    assert await living(memory) == {kept}
-
-    done = await resumed(graph, {"approved": True})
-    assert done["messages"][-1].text == VISIBLE
-    assert await living(memory) == set()
-
-
-@pytest.mark.parametrize("kind", ["core", "fact"])
-async def test_what_every_prompt_shows_is_important_and_little_things_are_not(
-    memory: Mnemic, model: LoopbackModel, kind: Any
-) -> None:
-    kept = await keep(memory, importance=2, kind=kind)
-    says(model, forgetting(kept), VISIBLE)
-    asked = await turn(memory.graphs.supervisor(InMemorySaver()))
-    assert [item["id"] for item in questions(asked)] == ([kept] if kind == "core" else [])
-    assert await living(memory) == ({kept} if kind == "core" else set())
-
-
-async def test_a_wrong_answer_or_none_leaves_the_question_open(memory: Mnemic, model: LoopbackModel) -> None:
-    kept = await keep(memory, importance=4)
-    says(model, forgetting(kept), VISIBLE)
-    graph = memory.graphs.supervisor(InMemorySaver())
-    await turn(graph)
     assert [item["id"] for item in questions(await resumed(graph, {}))] == [kept]
     wrong: list[Any] = ["yes", {"approved": "yes"}, {"approved": 1}, {"approved": True, "also": 1}, [], 0]
     for answer in wrong:
@@ -80,7 +57,8 @@ async def test_a_wrong_answer_or_none_leaves_the_question_open(memory: Mnemic, m
     assert await living(memory) == {kept}
     assert len((await graph.aget_state(thread())).interrupts) == 1
 
-    await resumed(graph, {"approved": True})
+    done = await resumed(graph, {"approved": True})
+    assert done["messages"][-1].text == VISIBLE
     assert await living(memory) == set()
 
 
@@ -88,24 +66,26 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     important = await keep(memory, "Ana keeps bees on the quay.", importance=4)
+    core = await keep(memory, "Ana is never called at night.", importance=2, kind="core")  # every prompt shows it
     little = await keep(memory, "Ana wears a blue hat.", importance=2)
     told = {"content": "Ana rows on Sundays.", "category": "interests", "importance": 3}
-    forgets = [("forget", {"id": item}) for item in (important, little)]
+    forgets = [("forget", {"id": item}) for item in (important, core, little)]
     says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
-    assert [item["id"] for item in questions(await turn(graph))] == [important]
-    assert await living(memory) == {important, little}  # nothing is done before the answer
+    assert [item["id"] for item in questions(await turn(graph))] == [important, core]
+    assert await living(memory) == {important, core, little}  # nothing is done before the answer
 
     await resumed(graph, {"approved": False})
 
     assert {item.content for item in await memory.memories(ANA)} == {
         "Ana keeps bees on the quay.",
+        "Ana is never called at night.",
         "Ana rows on Sundays.",
     }
     events = superuser.execute(
         "select event, reason from mnemic.history where event <> 'LINK' order by event, seq"
     ).fetchall()
-    assert events == [*[("ADD", "remember")] * 3, ("DELETE", "forget")]
+    assert events == [*[("ADD", "remember")] * 4, ("DELETE", "forget")]
 
 
 async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
@@ -134,19 +114,13 @@ async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_
     assert DECLINED in answers_of(requests(model)[-1])
 
 
-@pytest.mark.parametrize("asks", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
-async def test_the_user_is_asked_whatever_role_the_run_names(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, asks: bool
-) -> None:
-    """The tools act in the supervisor's role, so that is the one that counts. The control finds nothing important."""
-    if not asks:
-        monkeypatch.setattr(supervisor, "_IMPORTANT", 6)
+async def test_the_user_is_asked_whatever_role_the_run_names(memory: Mnemic, model: LoopbackModel) -> None:
+    """The tools act in the supervisor's role, so that is the one that counts."""
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), VISIBLE)
     asked = await turn(memory.graphs.supervisor(InMemorySaver()), who=ANA.model_copy(update={"role": "stylist"}))
-
-    assert [item["id"] for item in questions(asked)] == ([kept] if asks else [])
-    assert await living(memory) == ({kept} if asks else set())
+    assert [item["id"] for item in questions(asked)] == [kept]
+    assert await living(memory) == {kept}
 
 
 @pytest.mark.parametrize("stays", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])

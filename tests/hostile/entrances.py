@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
-from mnemic import Administration, Identity, Mnemic, ScopeSettings, Settings
+from mnemic import Administration, Identity, Mnemic, ScopeSettings
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.kinds import ALL_KINDS
@@ -20,9 +20,7 @@ from tests.support.agents import called, host
 from tests.support.threads import answering, at, said
 
 #: What one call does with the bad value; the identity's session is the cell's own.
-Act = Callable[[Mnemic, Identity, Any], Awaitable[object]]
-#: The same of an administrator, who names the agent.
-Governing = Callable[[Administration, Any], Awaitable[object]]
+Act = Callable[[Any, Identity, Any], Awaitable[object]]
 
 _GOOD = {"role": "user", "content": "I keep bees."}
 _FACT = {"content": "Ana keeps bees.", "category": "interests"}
@@ -76,8 +74,9 @@ def _of(method: str, argument: str, **others: Any) -> Act:
     return lambda memory, who, value: _call(memory, method, who, {**others, argument: value})
 
 
-def _governing(method: str, argument: str) -> Governing:
-    return lambda administration, value: _call(administration, method, "harbor", {argument: value})
+def _governing(method: str, argument: str) -> Act:
+    """The same of an administrator, who names the agent."""
+    return lambda administration, _, value: _call(administration, method, "harbor", {argument: value})
 
 
 def _arguments(of: type) -> list[tuple[str, str]]:
@@ -137,10 +136,6 @@ def _making(make: Callable[[Mnemic, Any], object]) -> Act:
         return make(memory, value)
 
     return act
-
-
-def _setting(name: str) -> Act:
-    return _making(lambda _, value: Settings(**{name: value}))
 
 
 def _filter(name: str) -> Act:
@@ -258,13 +253,14 @@ SEVERAL: dict[str, Act] = {
     "export_audit: identity": _export,
 }
 #: Those of `Administration`.
-GOVERNING: dict[str, Governing] = {
-    f"{method}: {argument}": _governing(method, argument) for method, argument in _arguments(Administration)
+GOVERNING: dict[str, Act] = {
+    f"Administration.{method}: {argument}": _governing(method, argument)
+    for method, argument in _arguments(Administration)
 }
 CONFIGURING: dict[str, Act] = {
     "configure_agent: identity": _of("configure_agent", "identity", rag=False),
     "configure_agent: no such setting": _of("configure_agent", "no such setting"),
-    # one of each type; `SETTINGS` has them all
+    # one of each type
     **{
         f"configure_agent: {name}": _of("configure_agent", name)
         for name in ("rag", "keep_messages", "recall_limit", "agent_model", "persona")
@@ -314,16 +310,6 @@ BUILDING: dict[str, Act] = {
     "Identity: no such field": _identity("no such field"),
     **{f"Identity copied: {field}": _identity(field, copied=True) for field in Identity.model_fields},
 }
-#: These need no database; one setting of each type.
-SETTINGS: dict[str, Act] = {
-    **{
-        name: _setting(name)
-        for name in {
-            repr((field.annotation, field.metadata)): name for name, field in Settings.model_fields.items()
-        }.values()
-    },
-    "no such setting": _setting("no such setting"),
-}
 #: Of every public method of `Mnemic`.
 METHODS: dict[str, Act] = {
     **{f"{method}: {argument}": _of(method, argument) for method, argument in _arguments(Mnemic)},
@@ -332,4 +318,4 @@ METHODS: dict[str, Act] = {
     **SEVERAL,
     **CONFIGURING,
 }
-ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **TOOLS, **BUILDING}
+ENTRANCES: dict[str, Act] = {**METHODS, **GRAPHS, **TOOLS, **BUILDING, **GOVERNING}

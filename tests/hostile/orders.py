@@ -149,8 +149,11 @@ def check_operations(superuser: psycopg.Connection, since: int) -> None:
     assert {event for _, event in rows} <= {"ADD", "SUPERSEDE", "LINK"}, "something else than added, related and closed"
 
 
-def check_prompt(request: Request) -> None:
-    """The fences are the prompt's own and nothing else; every line of a conversation is one of ours, in order."""
+def check_prompt(request: Request, roles: Sequence[str] | None = None) -> None:
+    """The fences are the prompt's own and nothing else; every line of a conversation is one of ours, in order.
+
+    Each tells the true role of its speaker, where these are named.
+    """
     system, user = (message["content"] for message in request["messages"][:2])
     prompt = _PROMPTS[schema_name(request) or ""]
     assert system == prompt.system, "the system role holds our own text alone"
@@ -159,19 +162,14 @@ def check_prompt(request: Request) -> None:
         inside = user.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
         lines = re.split(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]", inside)
         first = [line for line in lines if not line.startswith("    | ")]
-        numbers = [match[1] for line in first if (match := _LINE.match(line))]
-        assert numbers == [str(number) for number in range(1, len(first) + 1)], "a line that is none of ours"
+        found = [match for line in first if (match := _LINE.match(line))]
+        numbers = [str(number) for number in range(1, len(first) + 1)]
+        assert [match[1] for match in found] == numbers, "a line that is none of ours"
+        assert roles is None or [match[2] for match in found] == [*roles], "another role"
 
 
 def _fences(text: str) -> list[str]:
     return [tag for tag in re.findall(r"<[^>]*>?", text) if tag not in _STANDING_TAGS]
-
-
-def check_roles(request: Request, roles: Sequence[str]) -> None:
-    """In every conversation that is shown, each line tells the true role of its speaker first."""
-    text = request["messages"][1]["content"]
-    if "<conversation>" in text:
-        assert [match[2] for match in re.finditer(f"^{_LINE.pattern}", text, re.MULTILINE)] == [*roles]
 
 
 def check_context(text: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
@@ -181,7 +179,7 @@ def check_context(text: str, attributes: Mapping[str, Mapping[str, str]]) -> Non
         assert element.attrib == attributes.get(element.tag, {}), "the order became an attribute"
 
 
-def said(order: Order) -> str:
+def cleaned(order: Order) -> str:
     """The order without what hygiene takes from every message."""
     return strip_recalled(clean_text(order.text))
 
@@ -189,11 +187,11 @@ def said(order: Order) -> str:
 def check_stored(superuser: psycopg.Connection, order: Order) -> None:
     """What is kept of the message is its text and nothing else."""
     rows = superuser.execute("select content from mnemic.messages order by said_at limit 1").fetchall()
-    assert rows == [(said(order),)]
+    assert rows == [(cleaned(order),)]
 
 
 def check_shown(text: str, order: Order) -> None:
     """The order stands in the context as text of one line, word for word."""
-    wanted = " ".join(said(order).split())[:200]
+    wanted = " ".join(cleaned(order).split())[:200]
     texts = [" ".join((element.text or "").split()) for element in ElementTree.fromstring(text).iter()]
     assert any(wanted in shown for shown in texts), "the order is not shown as it was said"

@@ -1,11 +1,14 @@
-"""Bad input of seventy kinds at the entrances: a typed error or clean text, never a traceback or half a write."""
+"""Bad input of seventy kinds at the entrances and commands: a typed error or clean text, and never half a write."""
 
 import inspect
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,25 +16,22 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from mnemic import Administration, Mnemic, MnemicError, ScopeSettings
-from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.service.cli.app import app
+from mnemic.state.errors import InvalidInputError
 from mnemic.storage import scopes
 from tests.hostile.bad_values import BAD, BLANKS, CANARY, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import CALLS, ENTRANCES, GOVERNING, GRAPHS, METHODS, OBSERVING, SETTINGS, Act, graph_of
+from tests.hostile.entrances import CALLS, ENTRANCES, GRAPHS, OBSERVING, Act, graph_of
 from tests.support.agents import called, host
+from tests.support.commands import invoke
 from tests.support.matrix import mostly_thorough
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-NO_MEMORY: Any = None
-#: They take nothing: there is no place for a bad value.
-WITHOUT_ARGUMENTS = {"settings", "describe", "purges"}
-#: Takes settings, as `Settings` itself does; tested below.
-OPENING = {"open"}
 
-
-async def findings(memory: Mnemic, superuser: psycopg.Connection, act: Act, kinds: Any = BAD) -> dict[str, str]:
+async def findings(memory: Any, superuser: psycopg.Connection, act: Act, kinds: Any = BAD) -> dict[str, str]:
     """What went wrong, by kind of bad input."""
     found: dict[str, str] = {}
     for number, (kind, make) in enumerate(kinds.items()):
@@ -50,56 +50,27 @@ def some(place: int, *, of: int) -> dict[str, Callable[[], Any]]:
     return dict(islice(BAD.items(), place % of, None, of))
 
 
-@pytest.mark.thorough
-async def test_a_setting_is_refused_or_taken() -> None:
-    async def wrong(act: Act, value: Any) -> str | None:
-        try:
-            await act(NO_MEMORY, identity(), value)
-        except ConfigurationError as error:
-            return "quoted" if quoted(error) else None
-        return None
-
-    for place, (setting, act) in enumerate(SETTINGS.items()):
-        found = {kind: what for kind, make in some(place, of=5).items() if (what := await wrong(act, make()))}
-        assert (setting, found) == (setting, {})
-
-
 @pytest.mark.parametrize(
     "method",
     mostly_thorough(
-        dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(), "history", "tool forget"
+        dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(),
+        *("history", "tool forget", "Administration.undo"),
     ),
 )
-async def test_bad_input_is_refused_or_cleaned(memory: Mnemic, superuser: psycopg.Connection, method: str) -> None:
+async def test_bad_input_is_refused_or_cleaned(
+    memory: Mnemic, administration: Administration, superuser: psycopg.Connection, method: str
+) -> None:
+    target = administration if method.startswith("Administration.") else memory
     for place, (entrance, act) in enumerate(ENTRANCES.items()):
         if entrance.partition(":")[0] == method:
             share = 10 if method == "graphs.supervisor" else 4 if method.startswith("tool ") else 2
-            kinds = some(place, of=share)
-            assert (entrance, await findings(memory, superuser, act, kinds)) == (entrance, {})
+            assert (entrance, await findings(target, superuser, act, some(place, of=share))) == (entrance, {})
 
 
-@pytest.mark.parametrize(
-    "method", mostly_thorough(dict.fromkeys(entrance.partition(":")[0] for entrance in GOVERNING).keys(), "undo")
-)
-async def test_an_administrators_bad_input_is_refused_or_harmless(
-    administration: Administration, superuser: psycopg.Connection, method: str
-) -> None:
-    for place, (entrance, governing) in enumerate(GOVERNING.items()):
-        if entrance.partition(":")[0] == method:
-
-            def act(_: Mnemic, __: Any, value: Any, governing: Any = governing) -> Any:
-                return governing(administration, value)
-
-            assert (entrance, await findings(NO_MEMORY, superuser, act, some(place, of=2))) == (entrance, {})
-
-
-@pytest.mark.parametrize(
-    "entrance", mostly_thorough(["observe: content", "observe: a part", "observe: a part's text"], "observe: content")
-)
 async def test_a_text_that_says_something_is_kept_whatever_else_is_in_it(
-    memory: Mnemic, superuser: psycopg.Connection, entrance: str
+    memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    assert await kept(memory, superuser, OBSERVING[entrance]) == set(TEXTS)
+    assert await kept(memory, superuser, OBSERVING["observe: a part"]) == set(TEXTS)
 
 
 async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[str]:
@@ -114,33 +85,13 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
     return found
 
 
-@pytest.mark.parametrize(
-    "graph", mostly_thorough(["formation", "consolidation", "recall", "refinement", "supervisor"], "formation")
-)
-async def test_a_graph_given_no_mapping_writes_nothing(
-    memory: Mnemic, superuser: psycopg.Connection, graph: str
-) -> None:
-    before = counts(superuser)
-    for make in some(0, of=4).values():
-        # LangGraph refuses most of them with errors of its own, which quote it, before any code of this project runs
-        with suppress(Exception):
-            await graph_of(memory, graph).ainvoke(make(), context=identity("ana", session="s1"))
-    assert counts(superuser) == before
-
-
-@pytest.mark.parametrize(("of", "rows"), [(Mnemic, METHODS), (Administration, GOVERNING)])
-def test_every_public_method_has_its_rows(of: type, rows: dict[str, object]) -> None:
-    public = {name for name in dir(of) if not name.startswith("_")}
-
-    assert public - WITHOUT_ARGUMENTS - OPENING == {entrance.partition(":")[0] for entrance in rows}
-
-
-@pytest.mark.parametrize(("of", "rows"), [(Mnemic, METHODS), (Administration, GOVERNING)])
-def test_every_argument_of_a_method_has_its_row(of: type, rows: dict[str, object]) -> None:
-    for name in {entrance.partition(":")[0] for entrance in rows}:
-        for argument in inspect.signature(getattr(of, name)).parameters.values():
-            if argument.name != "self" and argument.kind is not argument.VAR_KEYWORD:
-                assert f"{name}: {argument.name}" in rows
+def test_every_argument_of_every_public_method_has_its_row() -> None:
+    for of, prefix in ((Mnemic, ""), (Administration, "Administration.")):
+        methods = inspect.getmembers(of, inspect.isfunction)  # without `open`, which takes settings: see below
+        for name, method in methods:
+            for argument in inspect.signature(method).parameters.values():
+                if name[0] != "_" and argument.name != "self" and argument.kind is not argument.VAR_KEYWORD:
+                    assert f"{prefix}{name}: {argument.name}" in ENTRANCES
 
 
 async def test_every_argument_of_a_tool_has_its_row_and_good_ones_are_answered(memory: Mnemic) -> None:
@@ -175,31 +126,19 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
 
 # -- junk of any shape
 
-_WORDS = st.text(st.characters(), max_size=40)
-_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _WORDS | st.binary(max_size=8) | st.datetimes()
-_FIELDS = st.sampled_from(["role", "content", "author", "name", "user", "time", "id", "type", "text", "agent_id"])
-_ROLES = st.sampled_from(["user", "assistant", "system", "tool", "human"])
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.datetimes()
+_FIELDS = ("author", "name", "user", "time", "id", "type", "text", "agent_id")
 JUNK = st.recursive(
     _LEAVES,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(_FIELDS | _WORDS, inner, max_size=5)
-        | st.fixed_dictionaries({"role": _ROLES, "content": inner}, optional={"id": inner, "time": inner})
+        | st.fixed_dictionaries(
+            {"role": st.sampled_from(["user", "tool"]), "content": inner}, optional=dict.fromkeys(_FIELDS, inner)
+        )
     ),
     max_leaves=12,
 )
-FUZZED = [
-    "observe: messages",
-    "observe: a message",
-    "observe: content",
-    "observe: LangChain's content",
-    "recall: question",
-    "query: query",
-    "configure_agent: recall_limit",
-    "configure_scope: name",
-    "configure_scope: threshold",
-    "graphs.recall: context",
-]
+FUZZED = ["observe: messages", "observe: a message", "query: query", "configure_scope: name", "graphs.recall: context"]
 
 
 @pytest.mark.thorough
@@ -218,44 +157,119 @@ async def test_junk_is_refused_or_cleaned(
 SETTING_KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes", "an empty string", "a path", "bytes"]
 
 
+_TEXTS = ["base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"]
+_NO_TEXTS = ["pool_size", "retry_seconds", "model_timeout_seconds", "fusion", "rag", "link_min", "no_such_setting"]
+
+
 @pytest.mark.parametrize(
     "setting",
     mostly_thorough(
-        ["database_url", "base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"],
-        "database_url",
-        "anchor_key",
+        [*_TEXTS, *_NO_TEXTS, "database_url", "admin_url", "actor"], *("database_url", "anchor_key", "actor")
     ),
 )
 async def test_a_bad_setting_opens_nothing_or_is_harmless(
     clean_db: Clone, superuser: psycopg.Connection, setting: str
 ) -> None:
-    good: dict[str, Any] = {"database_url": clean_db.service_dsn, "embedder": "hash", "pool_timeout_seconds": 0.2}
+    opening: Any = Mnemic.open
+    good: dict[str, Any] = {"database_url": clean_db.service_dsn, "embedder": "hash"}
+    if setting in ("admin_url", "actor"):
+        opening, good = Administration.open, {"admin_url": clean_db.administrator_dsn, "actor": "root"}
     before = counts(superuser)
     for kind in SETTING_KINDS:
         found: MnemicError | None = None
         try:
-            async with Mnemic.open(**{**good, setting: BAD[kind]()}) as memory:
-                memory.describe()
+            async with opening(**{**good, "pool_timeout_seconds": 0.2, setting: BAD[kind]()}):
+                pass
         except MnemicError as error:
             found = error
+        # any printable name will do for an actor
+        assert found or setting in _TEXTS or (setting, kind) == ("actor", "a path"), kind
         # names of models and files are quoted, for they are no secret and nobody's words
         assert found is None or not quoted(found) or setting in ("fast_model", "embedder", "minilm_path"), kind
         assert counts(superuser) == before
 
 
-@pytest.mark.parametrize("argument", mostly_thorough(["admin_url", "actor"], "actor"))
-async def test_a_bad_dsn_or_actor_of_administrators_opens_nothing(
-    clean_db: Clone, superuser: psycopg.Connection, argument: str
+# -- commands: one message and exit code 2, or the command's own answer; never a traceback
+
+_ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
+_KINDS = ("a lone surrogate", "terminal controls", "two lines", "SQL", "an empty string")
+WORDS: dict[str, Callable[[], str]] = {kind: {**TEXTS, **BLANKS}[kind] for kind in _KINDS} | {"a number": lambda: "-1"}
+#: What a command needs where another argument is the bad one.
+_WORDS_NEEDED = {
+    "agent": "harbor",
+    "user": "ana",
+    "question": "bees",
+    "files": "talk.jsonl",
+    "file": "nowhere/file",
+    "at": "0",
+}
+_WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID}
+#: An undoing names operations, or what else it goes by.
+_UNDOING = {"since": {"session": "s1"}, "session": {"since": "2026-03-02T09:14:00Z"}, "refinement": {}}
+#: They would do a great deal of work.
+_NOWHERE = {"directory", "dump: file"}
+
+
+def _commands(group: Any, *names: str) -> Iterator[tuple[str, tuple[str, ...], list[Any]]]:
+    """Every command with its words and its arguments."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, *names, name)
+        else:
+            yield name, (*names, name), command.params
+
+
+COMMANDS = {name: (words, parameters) for name, words, parameters in _commands(get_command(app))}
+
+
+def _calls(name: str, word: str) -> Iterator[list[str]]:
+    """The command with the word in the place of each of its arguments, as a person and as an administrator."""
+    words, parameters = COMMANDS[name]
+    flags = [flag.opts[0] for flag in parameters if flag.name in ("yes", "force")]
+    for bad in parameters:
+        if getattr(bad, "is_flag", False):
+            continue
+        value = f"{word}/nowhere" if {bad.name, f"{name}: {bad.name}"} & _NOWHERE else word
+        needed = {"question", "memory_ids"} | ({"ops"} if bad.name not in _UNDOING else set())
+        given = {each.name: _WORDS_NEEDED[each.name] for each in parameters if each.required or each.name in needed}
+        given |= _UNDOING.get(bad.name, {}) if name == "undo" else {}
+        users = [{}, {"user": "ana"}] if any(each.name == "user" and not each.required for each in parameters) else [{}]
+        for user in users:
+            filled = {**user, **given, bad.name: value}
+            used = [each for each in parameters if each.name in filled]
+            pairs = [(each.opts[0], filled[each.name]) for each in used if each.param_type_name == "option"]
+            arguments = [filled[each.name] for each in used if each.param_type_name == "argument"]
+            yield [*words, *flags, *chain(*pairs), "--", *arguments]
+
+
+@pytest.mark.parametrize("command", mostly_thorough(COMMANDS.keys(), "history"))
+def test_a_bad_argument_is_one_message_or_an_answer(
+    clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    before = counts(superuser)
-    for kind in SETTING_KINDS:
-        if (argument, kind) != ("actor", "a path"):  # printable: any name will do
-            given = {"admin_url": clean_db.administrator_dsn, "actor": "root", argument: BAD[kind]()}
-            with pytest.raises(MnemicError) as found:
-                async with Administration.open(**given, pool_timeout_seconds=0.2):
-                    pass
-            assert not quoted(found.value), kind
-            assert counts(superuser) == before
+    dsns = {"DATABASE": clean_db.service_dsn, "MIGRATION": clean_db.superuser_dsn, "ADMIN": clean_db.administrator_dsn}
+    for name, dsn in dsns.items():
+        monkeypatch.setenv(f"MNEMIC_{name}_URL", dsn)
+    for name in ("ANCHOR", "SERVER"):
+        monkeypatch.setenv(f"MNEMIC_{name}_KEY", "a key of sixteen characters")
+    monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
+    monkeypatch.chdir(tmp_path)
+    line = {"session": "s1", "role": "user", "content": "I keep bees."}
+    tmp_path.joinpath("talk.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    for make in WORDS.values():
+        for words in _calls(command, make()):
+            before = counts(superuser)
+            result = invoke(*words, catch_exceptions=True)
+            assert result.exit_code in (0, 1, 2), words
+            assert result.exception is None or isinstance(result.exception, SystemExit), (words, repr(result.exception))
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", result.stdout), words
+            assert result.exit_code != 2 or counts(superuser) == before, words
+    assert [what for text in stored_texts(superuser) if (what := unclean(text))] == []
+
+
+def test_every_command_has_places_for_a_bad_word() -> None:
+    without = {name for name in COMMANDS if not list(_calls(name, "x"))}
+    assert without == {"doctor", "migrate"}
+    assert len(list(_calls("undo", "x"))) > 10
 
 
 # -- controls: what the checks above must see
@@ -273,22 +287,6 @@ async def test_a_cleaning_that_cleans_nothing_is_seen(
 
 
 @pytest.mark.thorough
-async def test_an_error_that_quotes_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    def refuse(text: object, *, by: Callable[[object], Exception]) -> None:
-        raise by(text)
-
-    async def quotes(memory: Mnemic, who: Any, value: Any) -> object:
-        try:
-            refuse(value, by=ValueError)
-        except ValueError as error:
-            raise InvalidInputError("cannot be used") from error
-        return None
-
-    found = await findings(memory, superuser, quotes, {"SQL": BAD["SQL"]})
-    assert found == {"SQL": "the error repeats what was given"}
-
-
-@pytest.mark.thorough
 async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connection) -> None:
     async def in_parts(memory: Mnemic, who: Any, value: Any) -> object:
         await memory.observe(who, [{"role": "user", "content": "I keep bees."}])
@@ -299,7 +297,7 @@ async def test_half_a_write_is_seen(memory: Mnemic, superuser: psycopg.Connectio
 
 
 @pytest.mark.thorough
-async def test_a_tools_refusal_that_quotes_is_seen(
+async def test_a_refusal_that_quotes_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mnemic.tools.calling.first_problem", str)

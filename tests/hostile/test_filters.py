@@ -2,14 +2,13 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
 from pydantic import ValidationError
 
 from mnemic.operations.run.resources import Resources
@@ -26,6 +25,7 @@ from tests.support.searching import fact, know
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity, message
 
+Row = dict[str, Any]
 #: Ids of others, and in their places such as nobody has.
 FOREIGN = {"<user>": "carl", "<agent>": "museum", "<run>": "run-carl", "<actor>": "carl-bot"}
 UNKNOWN = {"<user>": "nobody", "<agent>": "nowhere", "<run>": "run-none", "<actor>": "no-bot"}
@@ -74,41 +74,9 @@ def is_refused(wanted: Mapping[str, Any]) -> bool:
     return any(isinstance(value, str) and "\x00" in value for value in wanted.values())
 
 
-@dataclass(frozen=True)
-class Row:
-    """What filters look at, of a memory or a message."""
-
-    id: UUID
-    agent_id: str
-    scope_key: str
-    user_id: str | None
-    run_id: str | None
-    actor_id: str | None
-    role: str | None
-    pinned: bool
-    importance: int
-    updated_at: datetime
-
-    def is_of(self, who: Identity) -> bool:
-        """Whether an identity may see it at all."""
-        return self.agent_id == who.agent_id and self.scope_key in who.scope_keys
-
-    def meets(self, wanted: MemoryFilters) -> bool:
-        """Whether it meets every condition."""
-        own = {"agent_id": self.agent_id, "run_id": self.run_id, "actor_id": self.actor_id, "role": self.role}
-        return (
-            all(getattr(wanted, name) in (None, value) for name, value in own.items())
-            and (wanted.user_id is None or self.scope_key == f"user:{wanted.user_id}" or self.user_id == wanted.user_id)
-            and wanted.pinned in (None, self.pinned)
-            and (wanted.importance_min or 1) <= self.importance <= (wanted.importance_max or 5)
-            and (wanted.updated_after is None or self.updated_at >= wanted.updated_after)
-            and (wanted.updated_before is None or self.updated_at < wanted.updated_before)
-        )
-
-
 def everything(superuser: psycopg.Connection) -> list[Row]:
-    """All memories and messages of everybody."""
-    cursor = superuser.cursor(row_factory=class_row(Row))
+    """What filters look at, of all memories and messages of everybody."""
+    cursor = superuser.cursor(row_factory=dict_row)
     return cursor.execute(
         "select id, agent_id, scope_key, subject_user_id as user_id, run_id, actor_id, role, pinned, importance,"
         " updated_at from mnemic.memories"
@@ -117,12 +85,24 @@ def everything(superuser: psycopg.Connection) -> list[Row]:
     ).fetchall()
 
 
+def meets(row: Row, wanted: MemoryFilters) -> bool:
+    """Whether it meets every condition."""
+    return (
+        all(getattr(wanted, name) in (None, row[name]) for name in ("agent_id", "run_id", "actor_id", "role", "pinned"))
+        and (wanted.user_id is None or f"user:{wanted.user_id}" == row["scope_key"] or wanted.user_id == row["user_id"])
+        and (wanted.importance_min or 1) <= row["importance"] <= (wanted.importance_max or 5)
+        and (wanted.updated_after is None or row["updated_at"] >= wanted.updated_after)
+        and (wanted.updated_before is None or row["updated_at"] < wanted.updated_before)
+    )
+
+
 def expected(rows: Sequence[Row], who: Identity, wanted: Mapping[str, Any]) -> set[UUID] | None:
     """What an identity has to get; None: a refusal."""
     if is_refused(wanted):
         return None
     conditions = MemoryFilters.model_validate(wanted)
-    return {row.id for row in rows if row.is_of(who) and row.meets(conditions)}
+    seen = [row for row in rows if row["agent_id"] == who.agent_id and row["scope_key"] in who.scope_keys]
+    return {row["id"] for row in seen if meets(row, conditions)}
 
 
 ANA = identity("ana", groups=["crew"], session="s-ana")

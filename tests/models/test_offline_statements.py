@@ -14,25 +14,19 @@ from mnemic.models.offline import steps as offline
 from mnemic.models.offline.chat import OfflineChat
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.extraction import (
-    ExtractionInput,
-    FactDraft,
-    ReflectionDraft,
-)
+from mnemic.prompts.extraction import ExtractionInput, FactDraft, ReflectionDraft
 from mnemic.prompts.tools import query_answer
 from mnemic.state.kinds import Role
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 
 
-def lines_of(*texts: str, role: Role = "user", speaker: str = "Mara") -> tuple[Line, ...]:
-    """One message for each text; `Teo: text` is said by Teo."""
+def lines_of(*texts: str, role: Role = "user") -> tuple[Line, ...]:
+    """One message of Mara's for each text; `Teo: text` is said by Teo."""
     lines = []
     for number, text in enumerate(texts, start=1):
-        name, colon, rest = text.partition(": ")
-        other = bool(colon) and name in ("Teo", "Assistant")
-        said_by: Role = "assistant" if other and name == "Assistant" else role
-        lines.append(Line(number, name if other else speaker, said_by, NOW, rest if other else text))
+        name, content = text.split(": ", 1) if text.startswith(("Teo: ", "Assistant: ")) else ("Mara", text)
+        lines.append(Line(number, name, "assistant" if name == "Assistant" else role, NOW, content))
     return tuple(lines)
 
 
@@ -129,13 +123,10 @@ def test_in_doubt_there_is_no_fact(text: str) -> None:
     assert facts_of(text) == []
 
 
-@pytest.mark.parametrize("role", ["assistant", "tool", "other"])
-def test_only_users_tell_of_themselves(role: Role) -> None:
-    assert drafts_of(lines_of("I live in Porto.", role=role)) == []
-
-
-def test_everybody_speaks_for_themselves() -> None:
+def test_every_user_and_nobody_else_tells_of_themselves() -> None:
     assert facts_of("I live in Porto.", "Teo: I live in Rome.") == ["Mara lives in Porto.", "Teo lives in Rome."]
+    roles: list[Role] = ["assistant", "tool", "other"]
+    assert [drafts_of(lines_of("I live in Porto.", role=role)) for role in roles] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -324,34 +315,25 @@ def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "memory"),
+    ("order", "memory", "is_meant"),
     [
-        ("Please forget that I prefer tea to coffee.", TEA["text"]),
-        ("Forget that my brother lives in Oslo.", "Ana's brother Jonas lives in Oslo."),
-        ("forget about Jonas", "Ana's brother Jonas lives in Oslo."),
-        ("Forget that I don't like tea.", "Ana does not like tea."),
+        ("Please forget that I prefer tea to coffee.", TEA["text"], True),
+        ("Forget that my brother lives in Oslo.", "Ana's brother Jonas lives in Oslo.", True),
+        ("forget about Jonas", "Ana's brother Jonas lives in Oslo.", True),
+        ("Forget that I don't like tea.", "Ana does not like tea.", True),
+        ("Forget that my brother prefers tea.", TEA["text"], False),
+        ("Forget that I live in Oslo.", "Ana's brother Jonas lives in Oslo.", False),
+        ("Forget that I have two cats.", "Ana has three cats.", False),
+        ("Forget that my door code is 4711.", "Ana's door code is 4712.", False),
+        ("Forget that I don't like tea.", "Ana likes tea.", False),
+        ("Forget everything.", TEA["text"], False),
     ],
 )
-def test_it_forgets_the_memory_that_says_all_of_it(order: str, memory: str) -> None:
+def test_it_forgets_the_memory_that_says_all_of_it_and_no_other(order: str, memory: str, is_meant: bool) -> None:
     assert [name for name, _ in calls(answer(HumanMessage(order)))] == ["memory_query"]
-    row = {**TEA, "text": f"[preferences] [2 March 2026] {memory}"}
-    assert calls(found(order, MESSAGE, row)) == [("forget", {"id": TEA["id"]})]
-
-
-@pytest.mark.parametrize(
-    ("order", "memory"),
-    [
-        ("Forget that my brother prefers tea.", TEA["text"]),
-        ("Forget that I live in Oslo.", "Ana's brother Jonas lives in Oslo."),
-        ("Forget that I have two cats.", "Ana has three cats."),
-        ("Forget that my door code is 4711.", "Ana's door code is 4712."),
-        ("Forget that I don't like tea.", "Ana likes tea."),
-        ("Forget everything.", TEA["text"]),
-    ],
-)
-def test_it_forgets_no_other_memory(order: str, memory: str) -> None:
-    message = found(order, {**TEA, "text": f"[preferences] [2 March 2026] {memory}"}, MESSAGE)
-    assert (message.text, message.tool_calls) == ("I remember nothing like that.", [])
+    message = found(order, MESSAGE, {**TEA, "text": f"[preferences] [2 March 2026] {memory}"})
+    assert calls(message) == ([("forget", {"id": TEA["id"]})] if is_meant else [])
+    assert message.text == ("" if is_meant else "I remember nothing like that.")
 
 
 @pytest.mark.parametrize(("status", "text"), [("success", "It is forgotten."), ("error", "I kept it.")])

@@ -86,7 +86,7 @@ CASES = (
 every_step = pytest.mark.parametrize("case", [pytest.param(case, id=case.step.prompt.name) for case in CASES])
 
 
-def asked(step: Step[Any, Any], given: StepInput) -> tuple[str, str]:
+def texts_of(step: Step[Any, Any], given: StepInput) -> tuple[str, str]:
     """The texts of a request."""
     system, user = step.messages(given)
     return system.text, user.text
@@ -105,24 +105,22 @@ async def test_offline_a_step_follows_its_rule_and_costs_nothing(case: Case) -> 
 
 @every_step
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
-async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(case: Case, method: Any) -> None:
-    with LoopbackModel() as server:
-        server.answer(type(case.output).__name__, case.output)
-        settings = Settings(
-            base_url=server.base_url, fast_model="openai:fast", slow_model="openai:slow", structured_output=method
-        )
+async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(
+    endpoint: LoopbackModel, case: Case, method: Any
+) -> None:
+    endpoint.answer(type(case.output).__name__, case.output)
+    named = {"fast_model": "openai:fast", "slow_model": "openai:slow"}
+    models = ChatModels(Settings(base_url=endpoint.base_url, structured_output=method, **named))
 
-        output, usage = await run_step(case.step, case.given, ChatModels(settings))
+    output, usage = await run_step(case.step, case.given, models)
 
-    prompt = case.step.prompt
+    prompt, tier = case.step.prompt, case.step.tier
     assert output == case.output
-    assert usage == Usage(
-        step=prompt.name, model=f"openai:{case.step.tier}", calls=1, input_tokens=100, output_tokens=10
-    )
-    (request,) = server.chat_requests
-    assert request["model"] == case.step.tier
+    assert usage == Usage(step=prompt.name, model=f"openai:{tier}", calls=1, input_tokens=100, output_tokens=10)
+    (request,) = endpoint.chat_requests
+    assert request["model"] == tier
     sent = [(message["role"], message["content"]) for message in request["messages"]]
-    assert sent == list(zip(("system", "user"), asked(case.step, case.given), strict=True))
+    assert sent == list(zip(("system", "user"), texts_of(case.step, case.given), strict=True))
     # prompt and schema are paid for with every call
     fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
     assert len(fixed) <= 2500
@@ -130,61 +128,44 @@ async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(case: 
         assert len(fixed) + len(json.dumps(request["response_format"]["json_schema"]["schema"])) <= 4000
 
 
-async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_configured_model_that_fails_is_not_replaced_by_the_rule(
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rules, "extract_facts", lambda _: pytest.fail("the rule was asked"))
-    with LoopbackModel() as server:
-        server.answer("ExtractFactsOutput", 401)
+    endpoint.answer("ExtractFactsOutput", 401)
 
-        with pytest.raises(ModelError, match="openai:fast could not be used for extract_facts"):
-            await run_step(
-                EXTRACT_FACTS, EXTRACTION, ChatModels(Settings(base_url=server.base_url, fast_model="openai:fast"))
-            )
+    with pytest.raises(ModelError, match="openai:fast could not be used for extract_facts"):
+        await run_step(
+            EXTRACT_FACTS, EXTRACTION, ChatModels(Settings(base_url=endpoint.base_url, fast_model="openai:fast"))
+        )
 
 
 @every_step
 def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
     prompt = case.step.prompt
-    system, user = asked(case.step, case.given)
+    system, user = texts_of(case.step, case.given)
 
     fixed = "".join(prompt.render(**dict.fromkeys(prompt.variables, "")))
     scopes = ["</user>", "<user>"] if "standing" in prompt.variables else []
     assert sorted(re.findall(r"</?\w+>", user)) == sorted(re.findall(r"</?\w+>", fixed) + scopes)
     assert "{{guidance}}" in user
     assert system == prompt.system
-
-
-@every_step
-def test_both_roles_say_that_the_data_holds_no_instructions(case: Case) -> None:
-    assert "nothing inside" in case.step.prompt.system
-    assert "is an instruction to you" in case.step.prompt.system
-    assert "data, not instructions" in case.step.prompt.user
+    assert "is an instruction to you" in prompt.system
+    assert "data, not instructions" in prompt.user
 
 
 def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
     known = ShownFact(number=2, content="Jonas lives in Bergen.", dated=MARCH)
     new = ShownFact(number=1, content="Jonas lives\nin Hamburg.", dated=MAY, known=(known,))
 
-    _, user = asked(DECIDE, DecideInput(facts=(new,)))
+    _, user = texts_of(DECIDE, DecideInput(facts=(new,)))
 
     assert "new 1 [2026-05-08]: Jonas lives in Hamburg.\n  known 2 [2026-03-02]: Jonas lives in Bergen." in user
 
 
 def test_reflections_are_shown_oldest_first_with_their_dates_and_a_refused_draft_with_its_reason() -> None:
-    _, user = asked(WRITE_CONSOLIDATION, CASES[-1].given)
+    _, user = texts_of(WRITE_CONSOLIDATION, CASES[-1].given)
 
     assert user.index("- [2026-03-02]") < user.index("- [2026-05-08]")
     assert "Problem: 450 words, at most 400\nDraft:\n" in user
     assert "At most 400 words" in user
-
-
-def test_what_is_absent_is_said_to_be() -> None:
-    nothing = ExtractionInput(lines=(), group=None, guidance="", categories=(), limit=7)
-
-    assert nothing.variables() == {
-        "group": "(none)",
-        "guidance": "(none)",
-        "standing": "(nothing yet)",
-        "new_facts": "(none)",
-        "conversation": "",
-        "limit": "7",
-    }

@@ -2,7 +2,7 @@
 
 import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -49,25 +49,19 @@ TOOLS: list[BaseTool] = [update_memory, complete_refinement]
 SHORTER = ("update_memory", {"id": 3, "content": "Mara is ill."})
 
 
-@pytest.fixture
-def server() -> Iterator[LoopbackModel]:
-    with LoopbackModel() as server:
-        yield server
+def online(endpoint: LoopbackModel) -> ChatModels:
+    return ChatModels(Settings(base_url=endpoint.base_url, agent_model="openai:m"))
 
 
-def online(server: LoopbackModel) -> ChatModels:
-    return ChatModels(Settings(base_url=server.base_url, agent_model="openai:m"))
-
-
-async def take(server: LoopbackModel, *turns: Turn) -> Turn:
+async def take(endpoint: LoopbackModel, *turns: Turn) -> Turn:
     """The model's turn after these."""
-    return (await run_turn(INPUT._replace(turns=turns), TOOLS, online(server))).output
+    return (await run_turn(INPUT._replace(turns=turns), TOOLS, online(endpoint))).output
 
 
-async def answered(server: LoopbackModel, answer: Answer) -> Turn:
+async def answered(endpoint: LoopbackModel, answer: Answer) -> Turn:
     """What becomes of this answer."""
-    server.answer(offering("complete_refinement"), answer)
-    return await take(server)
+    endpoint.answer(offering("complete_refinement"), answer)
+    return await take(endpoint)
 
 
 def calls_of(turn: Turn) -> list[tuple[str, Any]]:
@@ -78,28 +72,28 @@ def calls_of(turn: Turn) -> list[tuple[str, Any]]:
 
 
 async def test_only_offline_the_rule_takes_the_turn_and_costs_nothing(
-    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "refine", lambda given: Turn(text=given.owner))
     by_rule = (Turn(text="Mara"), Usage(step="refine", model="offline"))
     assert await run_turn(INPUT, TOOLS, ChatModels(Settings())) == by_rule
 
-    server.answer(offering("complete_refinement"), 401)
+    endpoint.answer(offering("complete_refinement"), 401)
     with pytest.raises(ModelError, match="openai:m"):
-        await run_turn(INPUT, TOOLS, online(server))
+        await run_turn(INPUT, TOOLS, online(endpoint))
 
 
 async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_what_it_likes(
-    server: LoopbackModel,
+    endpoint: LoopbackModel,
 ) -> None:
-    server.answer(offering("complete_refinement"), calling(SHORTER, SHORTER, text="Shorter."))
+    endpoint.answer(offering("complete_refinement"), calling(SHORTER, SHORTER, text="Shorter."))
 
-    turn, usage = await run_turn(INPUT, TOOLS, online(server))
+    turn, usage = await run_turn(INPUT, TOOLS, online(endpoint))
 
     assert turn.text == "Shorter."
     assert calls_of(turn) == [SHORTER, SHORTER]
     assert usage == Usage(step="refine", model="openai:m", calls=1, input_tokens=100, output_tokens=10)
-    (request,) = server.chat_requests
+    (request,) = endpoint.chat_requests
     system, user = request["messages"]
     assert (system["role"], user["role"]) == ("system", "user")
     assert INPUT.persona in system["content"]
@@ -109,16 +103,16 @@ async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_w
     assert not request.get("stream")
 
 
-async def test_earlier_turns_are_sent_back_with_their_answers(server: LoopbackModel) -> None:
-    server.answer(offering("complete_refinement"), calling())
+async def test_earlier_turns_are_sent_back_with_their_answers(endpoint: LoopbackModel) -> None:
+    endpoint.answer(offering("complete_refinement"), calling())
     longer = {"id": 3, "content": "Größer"}
     done = ToolCall(id="a", name="update_memory", arguments=longer, answer="Done. 9,000 left.")
     unread = ToolCall(id="b", name="update_memory", arguments=None, answer="Your arguments could not be read.")
     unknown = ToolCall(id="c", name="fly", arguments={}, answer="There is no such tool.")
 
-    await take(server, Turn("Shorter.", (done, unread)), Turn("nothing was called here"), Turn(calls=(unknown,)))
+    await take(endpoint, Turn("Shorter.", (done, unread)), Turn("nothing was called here"), Turn(calls=(unknown,)))
 
-    sent = server.chat_requests[0]["messages"][2:]
+    sent = endpoint.chat_requests[0]["messages"][2:]
     made = [
         (message["content"], call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
         for message in sent
@@ -156,68 +150,66 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("arguments", [pytest.param(text, id=name) for name, text in UNREADABLE.items()])
 async def test_a_call_whose_arguments_cannot_be_read_has_none_and_its_turn_can_be_sent_back(
-    server: LoopbackModel, arguments: str
+    endpoint: LoopbackModel, arguments: str
 ) -> None:
-    turn = await sent_back(server, calling(SHORTER, ("update_memory", arguments), text="\ud800"))
+    turn = await sent_back(endpoint, calling(SHORTER, ("update_memory", arguments), text="\ud800"))
 
     assert calls_of(turn) == [SHORTER, ("update_memory", None)]
 
 
 @pytest.mark.parametrize("arguments", [f'["{SECRET}"]', f'"{SECRET}"', "7", "true"])
 async def test_arguments_that_are_no_object_are_answered_by_one_unreadable_call(
-    server: LoopbackModel, arguments: str
+    endpoint: LoopbackModel, arguments: str
 ) -> None:
-    # langchain-openai keeps the whole answer, and what it cost, to itself then
-    server.answer(offering("complete_refinement"), calling(SHORTER, ("update_memory", arguments)))
-    turn, usage = await run_turn(INPUT, TOOLS, online(server))
+    # langchain-openai keeps the whole answer to itself then
+    turn = await sent_back(endpoint, calling(SHORTER, ("update_memory", arguments)))
 
     assert calls_of(turn) == [(NO_NAME, None)]
-    assert usage == Usage(step="refine", model="openai:m", calls=1)
 
 
-async def test_no_arguments_are_an_empty_object(server: LoopbackModel) -> None:
+async def test_no_arguments_are_an_empty_object(endpoint: LoopbackModel) -> None:
     made = calling(*[("update_memory", arguments) for arguments in ("", "{}", "null", "[]")])
-    assert calls_of(await answered(server, made)) == [("update_memory", {})] * 4
+    assert calls_of(await answered(endpoint, made)) == [("update_memory", {})] * 4
 
 
 async def test_calls_that_can_be_read_go_first_and_of_an_answer_that_was_cut_off_there_are_none(
-    server: LoopbackModel,
+    endpoint: LoopbackModel,
 ) -> None:
     made = calling(("update_memory", '{"id": 4, "content": "Mara'), SHORTER, ("drop_all", {"sure": True}))
 
-    read = calls_of(await answered(server, made))
+    read = calls_of(await answered(endpoint, made))
     assert read == [SHORTER, ("drop_all", {"sure": True}), ("update_memory", None)]
-    read = calls_of(await answered(server, Reply(message=made, finish_reason="length")))
+    read = calls_of(await sent_back(endpoint, Reply(message=made, finish_reason="length")))
     assert read == [("update_memory", None), ("drop_all", None), ("update_memory", None)]
 
 
 # -- names, numbers, how many and how much
 
 
-async def test_names_that_no_provider_takes_back_are_replaced(server: LoopbackModel) -> None:
+async def test_names_that_no_provider_takes_back_are_replaced(endpoint: LoopbackModel) -> None:
     names = [None, "", "update memory", "update_memory\n", "näme", "\ud800", "n" * 65]
     calls = [wired(str(place), name, "{}") for place, name in enumerate(names)]
-    turn = await answered(server, {"content": None, "tool_calls": calls})
+    turn = await sent_back(endpoint, {"content": "\x00", "tool_calls": calls})
 
     assert calls_of(turn) == [(NO_NAME, {})] * len(names)
 
 
-async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_calls(server: LoopbackModel) -> None:
+async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_calls(endpoint: LoopbackModel) -> None:
     ids = ["toolu_01A", "toolu_01A", "", None, "x" * 65, "a b", "\ud800", "earlier", "call_2", "functions.f:0"]
     made = [wired(call_id, "update_memory", "{}") for call_id in ids]
-    server.answer(offering("complete_refinement"), {"content": None, "tool_calls": made})
+    endpoint.answer(offering("complete_refinement"), {"content": None, "tool_calls": made})
     earlier = Turn(calls=(ToolCall("earlier", "f", {}, "x"), ToolCall("call_1", "f", {}, "x")))
 
-    turn = await take(server, earlier)
+    turn = await take(endpoint, earlier)
 
     replaced = [f"call_{number}" for number in range(2, 10)]
     assert [call.id for call in turn.calls] == ["toolu_01A", *replaced, "functions.f:0"]
     assert len({call.id for call in turn.calls}) == len(ids)
 
 
-async def test_the_first_sixteen_calls_count_and_the_text_is_cleaned_and_cut(server: LoopbackModel) -> None:
+async def test_the_first_sixteen_calls_count_and_the_text_is_cleaned_and_cut(endpoint: LoopbackModel) -> None:
     calls = [("update_memory", {"id": number}) for number in range(500)]
-    turn = await answered(server, calling(*calls, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
+    turn = await answered(endpoint, calling(*calls, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
 
     assert calls_of(turn) == calls[:MAX_CALLS]
     assert turn.text.startswith("I \n shorten. words")
@@ -233,10 +225,10 @@ NOTHING: dict[str, Answer] = {
 }
 
 
-async def test_who_refuses_or_makes_no_call_has_taken_a_turn_without_calls(server: LoopbackModel) -> None:
+async def test_who_refuses_or_makes_no_call_has_taken_a_turn_without_calls(endpoint: LoopbackModel) -> None:
     for name, answer in NOTHING.items():
-        assert await answered(server, answer) == Turn(), name
-    assert await answered(server, "That is all.") == Turn(text="That is all.")
+        assert await answered(endpoint, answer) == Turn(), name
+    assert await answered(endpoint, "That is all.") == Turn(text="That is all.")
 
 
 GARBLED: list[tuple[Any, list[Any]]] = [
@@ -248,40 +240,27 @@ NO_CALLS = ["none", 7, [None], [{"id": "a"}], [{"id": "a", "type": "custom", "cu
 
 
 async def test_calls_that_are_garbled_cannot_be_read_and_calls_of_no_function_are_no_answer(
-    server: LoopbackModel,
+    endpoint: LoopbackModel,
 ) -> None:
     for garbled, read in GARBLED:
-        assert calls_of(await answered(server, {"content": None, "tool_calls": garbled})) == read
+        assert calls_of(await answered(endpoint, {"content": None, "tool_calls": garbled})) == read
     for none in NO_CALLS:
         with pytest.raises(ModelError, match="not of the protocol"):
-            await answered(server, {"content": None, "tool_calls": none})
+            await answered(endpoint, {"content": None, "tool_calls": none})
 
 
 # -- what was taken is sent back
 
 
-WILD = [wired(None, "\ud800" * 99, "{"), wired("x" * 999, "n", LOOP), wired("x", None, '{"a": "\\u0000"}')]
-ANSWERS: dict[str, Answer] = {
-    "no object": calling(("update_memory", "[1]")),
-    "cut off": Reply(message=calling(SHORTER), finish_reason="length"),
-    "wild": {"content": "\x00", "tool_calls": WILD * 3},
-}
-
-
-@pytest.mark.parametrize("answer", [pytest.param(answer, id=name) for name, answer in ANSWERS.items()])
-async def test_any_turn_can_be_sent_back(server: LoopbackModel, answer: Answer) -> None:
-    await sent_back(server, answer)
-
-
-async def sent_back(server: LoopbackModel, answer: Answer) -> Turn:
+async def sent_back(endpoint: LoopbackModel, answer: Answer) -> Turn:
     """The turn that an answer is read as, which is sent back twice."""
-    server.answer(offering("complete_refinement"), answer, answer, calling())
+    endpoint.answer(offering("complete_refinement"), answer, answer, calling())
     turns: list[Turn] = []
     while not turns or turns[-1].calls:
-        turns.append(await take(server, *turns))
+        turns.append(await take(endpoint, *turns))
 
     assert len(turns) == 3
-    check_can_be_read(server.chat_requests[2]["messages"][2:], calls=2 * len(turns[0].calls))
+    check_can_be_read(endpoint.chat_requests[-1]["messages"][2:], calls=2 * len(turns[0].calls))
     return turns[0]
 
 
@@ -301,24 +280,16 @@ def check_can_be_read(messages: Sequence[dict[str, Any]], calls: int) -> None:
 
 
 async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
-    server: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_calls, "_numbered", lambda calls, taken: iter(calls))
-    server.answer(offering("complete_refinement"), calling(SHORTER), calling(SHORTER), calling())
-    first = await take(server)
-    second = await take(server, first)
-    await take(server, first, second)
+    endpoint.answer(offering("complete_refinement"), calling(SHORTER), calling(SHORTER), calling())
+    first = await take(endpoint)
+    second = await take(endpoint, first)
+    await take(endpoint, first, second)
 
     with pytest.raises(AssertionError):
-        check_can_be_read(server.chat_requests[2]["messages"][2:], calls=2)
-
-
-async def test_control_half_a_character_cannot_be_sent(server: LoopbackModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "_arguments", lambda parsed: parsed)
-    turn = await answered(server, calling(("update_memory", UNREADABLE["half a character"])))
-
-    with pytest.raises(ModelError):
-        await take(server, turn)
+        check_can_be_read(endpoint.chat_requests[2]["messages"][2:], calls=2)
 
 
 # -- failures
@@ -327,28 +298,22 @@ async def test_control_half_a_character_cannot_be_sent(server: LoopbackModel, mo
 @pytest.mark.parametrize(
     ("answer", "error", "kind"),
     [
-        (401, ModelError, "key refused (HTTP 401, scripted_code)"),
-        (b"<html>Bad gateway</html>", ModelError, "an answer that is not of the protocol"),
         (b'{"choices": []}', ModelError, "an answer that is not of the protocol"),
         (400, ModelOutputError, "MNEMIC_AGENT_MODEL"),  # a model that takes no tools looks the same
     ],
 )
 async def test_a_model_that_is_away_or_refuses_is_a_typed_failure_without_contents(
-    server: LoopbackModel, answer: Answer, error: type[ModelError], kind: str
+    endpoint: LoopbackModel, answer: Answer, error: type[ModelError], kind: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
-        await answered(server, answer)
+        await answered(endpoint, answer)
 
     assert type(caught.value) is error
     assert "openai:m" in str(caught.value)
     assert kind in str(caught.value)
-    check_is_typed(caught.value)
-
-
-def check_is_typed(error: ModelError) -> None:
-    assert error.spent == Usage(step="refine", model="openai:m")
-    assert (error.__cause__, error.__context__) == (None, None)
-    assert SECRET not in "".join(traceback.format_exception(error))
+    assert caught.value.spent == Usage(step="refine", model="openai:m")
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_a_model_that_takes_no_tools_is_a_configuration_error() -> None:

@@ -115,36 +115,17 @@ async def test_an_answer_of_unfounded_or_badly_written_facts_is_useless(
 
 
 @pytest.mark.parametrize(("draft", "problem"), BAD)
-async def test_one_such_fact_among_good_ones_is_refused_and_counted(
+async def test_one_such_fact_beside_one_that_is_trimmed_is_refused_and_counted(
     memory: Mnemic, model: LoopbackModel, draft: FactDraft, problem: str
 ) -> None:
-    model.answer(FACTS, facts(draft, fact("Ana keeps bees.", 1, 99, 1, 0)))  # numbers that nobody was shown, too
+    long = "Ana keeps bees. " + "Her neighbour has goats and " * 6 + "a dog."
+    model.answer(FACTS, facts(draft, fact(long, 1, 99, 1, 0)))  # numbers that nobody was shown, too
     await memory.observe(ANA, turns("I keep bees.", "assistant: You live in Oslo."))
     (run,) = await memory.form(ANA)
 
-    assert run["checks"] == {"first_pass": 1, "trimmed": 0, "refused": 1}
+    assert run["checks"] == {"first_pass": 0, "trimmed": 1, "refused": 1}
     assert (run["refused"], run["pending"]) == ({problem: 1}, 0)
     assert await contents(memory, ANA) == ["Ana keeps bees."]
-
-
-async def test_a_second_sentence_too_many_is_trimmed(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact("Ana keeps bees. " + "Her neighbour has goats and " * 6 + "a dog.")))
-    await memory.observe(ANA, turns("I keep bees."))
-    (run,) = await memory.form(ANA)
-
-    assert run["checks"] == {"first_pass": 0, "trimmed": 1, "refused": 0}
-    assert await contents(memory, ANA) == ["Ana keeps bees."]
-
-
-async def test_a_run_stores_five_facts_for_ten_messages_the_most_important_ones(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    drafts = [fact(f"Ana has sailed to harbor number {n}.", importance=n) for n in range(1, 6)]
-    model.answer(FACTS, facts(*drafts))
-    model.answer_embeddings(one_direction_each)
-    await say(memory, ANA, "I have sailed.", "A lot.", "To harbors.")
-
-    assert await contents(memory, ANA) == ["Ana has sailed to harbor number 4.", "Ana has sailed to harbor number 5."]
 
 
 async def test_guidance_and_the_groups_name_reach_the_extractor_as_data(memory: Mnemic, model: LoopbackModel) -> None:
@@ -160,11 +141,7 @@ async def test_guidance_and_the_groups_name_reach_the_extractor_as_data(memory: 
         assert "The Night Crew" in prompt
 
 
-def one_direction_each(request: dict[str, list[str]]) -> list[list[float]]:
-    """Texts that have nothing to do with one another."""
-    return [[float(place == own) for place in range(384)] for own in range(len(request["input"]))]
-
-
+MAST = "Ana and Bo chose a mast on 2 March 2026."
 TEAM = identity("ana", session="s1", groups=["crew"])
 SHORT = "Ana wants short answers without praise."
 LAUNCH = "The harbor launch on 9 May 2026 comes before all else."
@@ -274,22 +251,22 @@ async def test_a_fact_of_the_same_run_is_shown_and_not_said_again(memory: Mnemic
 
 
 @pytest.mark.parametrize(
-    ("speakers", "groups", "private", "key"),
+    ("speakers", "groups", "private", "episode", "key"),
     [
-        (["ana"], ["crew"], False, "user:ana"),
-        (["ana", "bo"], ["crew"], False, "group:crew"),
-        (["ana", "bo"], ["crew"], True, "session:s1"),
-        (["ana", "bo"], [], False, "session:s1"),
+        (["ana"], ["crew"], False, MAST, "user:ana"),
+        (["ana", "bo"], ["crew"], False, MAST, "group:crew"),
+        (["ana", "bo"], ["crew"], True, MAST, "session:s1"),
+        (["ana", "bo"], [], False, MAST, "session:s1"),
+        (["ana", "bo"], ["crew"], False, "Ana told Bo of a cancer diagnosis and a mast.", "session:s1"),
     ],
 )
 async def test_an_episode_is_the_one_speakers_or_the_groups_or_the_sessions(
-    memory: Mnemic, model: LoopbackModel, speakers: list[str], groups: list[str], private: bool, key: str
+    memory: Mnemic, model: LoopbackModel, speakers: list[str], groups: list[str], private: bool, episode: str, key: str
 ) -> None:
-    episode = "Ana and Bo chose a mast on 2 March 2026."
     model.answer(FACTS, facts(fact(BEES, private=private)))
     model.answer(REFLECTIONS, reflections(episode=episode))
     who = identity("ana", session="s1", groups=groups)
-    said = [turn for user in speakers for turn in turns("Let us choose a mast.", user=user)]
+    said = [turn for user in speakers for turn in turns("Let us choose a mast, whatever the diagnosis.", user=user)]
     await memory.observe(who, said, several_speakers=True)
     await memory.form(who)
 
@@ -334,9 +311,7 @@ async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_co
     assert await contents(memory, ANA, "consolidation") == [BEES]
 
 
-async def test_a_single_call_and_no_reflections_do_not_fit(memory: Mnemic, clean_db: Clone) -> None:
+async def test_a_single_call_and_no_reflections_do_not_fit(clean_db: Clone) -> None:
     with pytest.raises(ConfigurationError, match="needs always_in_context"):
         async with Mnemic.open(database_url=clean_db.service_dsn, extraction="single", always_in_context=False):
             pytest.fail("opened all the same")
-    with pytest.raises(ConfigurationError, match="needs always_in_context"):
-        await memory.configure_agent(ANA, extraction="single", always_in_context=False)

@@ -1,8 +1,8 @@
 """One run at a time on a session and on a scope key; a failure waits before the next try, and tries are bounded."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -58,20 +58,6 @@ async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mne
     assert [(other["reason"], other["waits"]) for other in others] == [(None, "leased")]  # type: ignore[index]
     assert (run["formed"], run["waits"]) == (1, None)
     assert asked(model) == [FACTS, REFLECTIONS]
-
-
-async def test_a_run_that_was_killed_is_taken_up_after_its_lease(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    await memory.observe(ANA, turns("I keep bees"))
-    superuser.execute(
-        "insert into mnemic.leases values ('harbor', 'session:s1', 'formation', gen_random_uuid(),"
-        " clock_timestamp() + interval '1 minute')"
-    )
-    assert [run["waits"] for run in await memory.form(ANA)] == ["leased"]
-    expire_leases(superuser)
-    assert [run["formed"] for run in await memory.form(ANA)] == [1]
-    assert superuser.execute("select * from mnemic.leases").fetchall() == []
 
 
 async def test_a_run_that_is_cancelled_makes_room_at_once(
@@ -132,7 +118,12 @@ async def test_after_a_failure_only_a_forced_run_tries_at_once(
 async def test_what_was_set_aside_stands_in_nobodys_way(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await set_poison_aside(memory, model, superuser)
+    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
+    await memory.observe(ANA, turns("POISON"))
+    for _ in range(memory.settings.tries):
+        with pytest.raises(ModelOutputError):
+            await memory.form(ANA)
+    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
     for place in range(6):
         await memory.observe(ANA, turns(f"news {place}", minutes=60 + place))
         assert [run["formed"] for run in await memory.form(ANA)] == [1, 0]
@@ -176,50 +167,37 @@ async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
     assert min(left) == left[-1] == 1
 
 
-async def set_poison_aside(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> None:
-    """One message that no answer can be had for, after the tries it gets."""
-    model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
-    await memory.observe(ANA, turns("POISON"))
-    for _ in range(memory.settings.tries):
-        with pytest.raises(ModelOutputError):
-            await memory.form(ANA)
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
-    assert "POISON" in last_prompt(model, FACTS)
-
-
-@asynccontextmanager
-async def overtaken(clone: Clone, run: Coroutine[Any, Any, Any], by: LiteralString) -> AsyncIterator[asyncio.Task[Any]]:
-    """A run that stands before its lease while somebody else does its work."""
-    with clone.as_superuser() as holder, clone.as_superuser() as other:
-        with holder.transaction():
-            holder.execute("lock table mnemic.leases in access exclusive mode")
-            task = asyncio.create_task(run)
-            while other.execute("select from pg_locks where not granted").fetchone() is None:  # noqa: ASYNC110 - the server tells
-                await asyncio.sleep(0.01)
-            other.execute("set session_replication_role = replica")
-            other.execute(by)
-        yield task
-
-
-async def test_a_session_that_was_formed_before_the_lease_came_is_left_alone(
-    memory: Mnemic, model: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection
-) -> None:
-    await memory.observe(ANA, turns("I keep bees"))
-    formed: LiteralString = "update mnemic.messages set formed_by = gen_random_uuid()"
-    async with overtaken(clean_db, memory.form(ANA), by=formed) as run:
-        assert await run == []
-    assert (model.chat_requests, superuser.execute("select * from mnemic.leases").fetchall()) == ([], [])
-
-
-async def test_a_scope_key_that_was_consolidated_before_the_lease_came_is_left_alone(
-    memory: Mnemic, model: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection
+@pytest.mark.parametrize(
+    ("work", "done", "outcome"),
+    [
+        ("form", "update mnemic.messages set formed_by = gen_random_uuid()", []),
+        ("consolidate", "update mnemic.memories set state = 'soft_deleted'", "not_due"),
+    ],
+)
+async def test_what_others_did_before_the_lease_came_is_left_alone(
+    memory: Mnemic,
+    model: LoopbackModel,
+    clean_db: Clone,
+    superuser: psycopg.Connection,
+    work: str,
+    done: LiteralString,
+    outcome: object,
 ) -> None:
     model.answer(REFLECTIONS, WISH)
     await say(memory, ANA, "be short")
-    gone: LiteralString = "update mnemic.memories set state = 'soft_deleted'"
-    async with overtaken(clean_db, memory.consolidate(ANA, KEY, force=True), by=gone) as run:
-        assert (await run)["outcome"] == "not_due"
-    assert CONSOLIDATION not in asked(model)
+    await memory.observe(ANA, turns("I keep bees", minutes=5))
+    act: Coroutine[Any, Any, Any] = memory.form(ANA) if work == "form" else memory.consolidate(ANA, KEY, force=True)
+    with clean_db.as_superuser() as holder, holder.transaction():
+        holder.execute("lock table mnemic.leases in access exclusive mode")
+        run = asyncio.create_task(act)
+        while superuser.execute("select from pg_locks where not granted").fetchone() is None:  # noqa: ASYNC110 - the server tells
+            await asyncio.sleep(0.01)
+        superuser.execute("set session_replication_role = replica")
+        superuser.execute(done)
+
+    result = await run
+    assert (result if work == "form" else result["outcome"]) == outcome
+    assert asked(model) == [FACTS, REFLECTIONS]
     assert superuser.execute("select * from mnemic.leases").fetchall() == []
 
 
@@ -231,6 +209,7 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
     async with scripted_memory(clean_db, model, user_threshold=1, consolidation_reflections=4) as memory:
         await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, is_active=False))
         await say(memory, ANA, "be short")
+        assert CONSOLIDATION not in asked(model)
         await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY))
         model.answer(CONSOLIDATION, GARBAGE)
         with pytest.raises(ModelOutputError):

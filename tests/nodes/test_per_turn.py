@@ -9,13 +9,11 @@ import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import ModelOutputError
 from mnemic.storage import scopes
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
-    OBSERVATIONS,
     REFLECTIONS,
     asked,
     contents,
@@ -23,8 +21,6 @@ from tests.support.scripted import (
     fact,
     facts,
     last_prompt,
-    observation,
-    observations,
     reflection,
     reflections,
     scripted_memory,
@@ -132,23 +128,6 @@ async def test_facts_reflections_and_the_episode_share_the_cap(memory: Mnemic, m
     assert await contents(memory, ANA) == ["Ana owns a red boat."]
 
 
-async def test_a_single_call_has_the_same_caps(clean_db: Clone, model: LoopbackModel) -> None:
-    boats = [
-        observation(f"Ana owns a boat called {name}.", importance=rank) for rank, name in enumerate(NAMES, start=1)
-    ]
-    model.answer(OBSERVATIONS, observations(*boats))
-    async with scripted_memory(
-        clean_db, model, formation_mode="per_turn", extraction="single", user_threshold=99
-    ) as memory:
-        await memory.observe(ANA, turns("Short.", "assistant: Yes.", "a" * 601, minutes=1))
-        short, long = await memory.form(ANA, force=False)
-
-    assert [short["stored"], long["stored"]] == [{"reflection": 1}, {"reflection": 3}]
-    first, second = (request["messages"][1]["content"] for request in model.chat_requests)
-    assert "At most 1 observations" in first
-    assert "At most 5 observations" in second
-
-
 async def test_pending_turns_are_formed_one_by_one(memory: Mnemic, model: LoopbackModel) -> None:
     said = ["assistant: Welcome.", "One.", "One more.", "assistant: Yes.", "Two.", "Three.", "assistant: No."]
     await memory.observe(ANA, turns(*said[:5], "assistant: Go on.", *said[5:]))
@@ -160,16 +139,6 @@ async def test_pending_turns_are_formed_one_by_one(memory: Mnemic, model: Loopba
     prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
     assert [("Two." in prompt, "Three." in prompt) for prompt in prompts] == [(False, False), (True, False),
                                                                               (False, True)]  # fmt: skip
-
-
-async def test_what_no_user_said_waits_for_the_next_turn_or_for_who_insists(memory: Mnemic) -> None:
-    await memory.observe(ANA, turns("assistant: Welcome.", "assistant: Anybody there?"))
-    assert await memory.form(ANA, force=False) == []
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA)] == [("forced", 2)]
-
-    await memory.observe(ANA, turns("assistant: Still here.", minutes=5))
-    await memory.observe(ANA, turns("Hello.", minutes=6))
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("turn", 2)]
 
 
 async def test_what_is_left_of_the_day_caps_the_last_turn(
@@ -231,62 +200,38 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     a_new_fact_each_time(model)
-    nobody = identity(None, session="s1")
     use_up(superuser, 20, "bo")
-    await memory.observe(nobody, turns("I keep bees.", "assistant: Fine.", user="bo"), several_speakers=True)
+    await memory.observe(NOBODY, turns("I keep bees.", "assistant: Fine.", user="bo"), several_speakers=True)
     superuser.execute("update mnemic.messages set set_aside = true")
 
-    runs = await memory.form(nobody, retry=True)  # in a batch, for the day is used up
+    runs = await memory.form(NOBODY, retry=True)  # in a batch, for the day is used up
     assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)
 
 
-async def two_runs_at_nineteen(memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection) -> list[Any]:
-    """Two sessions of one user with one memory left for the day, formed at the same moment; what became of the runs."""
+@pytest.mark.parametrize("counted", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])
+async def test_two_turns_that_end_at_once_never_exceed_the_day(
+    memory: Mnemic,
+    model: LoopbackModel,
+    superuser: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    counted: bool,
+) -> None:
+    """Of two sessions of one user, with one memory left for the day; the control does not see what it has counted."""
+    if not counted:
+        blind: LiteralString = scopes._SQL["count_turn_writes"].replace("returning turn_writes", "returning 0")
+        monkeypatch.setattr(scopes, "_SQL", {**scopes._SQL, "count_turn_writes": blind})
     both = together(2, facts(fact("Ana keeps bees.")), facts(fact("Forty hives belong to Ana.")))
     model.answer(FACTS, both, both, facts())
     model.answer(DECISIONS, decisions())
     use_up(superuser, 19)
     for who in (ANA, LATER):
         await memory.observe(who, turns(*TURN))
-    return await asyncio.gather(*(memory.form(who, force=False) for who in (ANA, LATER)))
+    runs = await asyncio.gather(*(memory.form(who, force=False) for who in (ANA, LATER)))
 
-
-async def test_two_turns_that_end_at_once_never_exceed_the_day(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    runs = await two_runs_at_nineteen(memory, model, superuser)
-
-    assert sorted(len(of_session) for of_session in runs) == [0, 1]  # the other one waits for its batch
-    assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == 20
-    assert unformed(superuser) == 2
-    for who in (ANA, LATER):
-        assert await memory.form(who, force=False) == []
-        await memory.form(who)
-    assert (written(superuser), unformed(superuser)) == (20, 0)
-
-
-@pytest.mark.thorough
-async def test_control_without_the_count_two_turns_that_end_at_once_exceed_the_day(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control of the test above."""
-    blind: LiteralString = scopes._SQL["count_turn_writes"].replace("returning turn_writes", "returning 0")
-    monkeypatch.setattr(scopes, "_SQL", {**scopes._SQL, "count_turn_writes": blind})
-    runs = await two_runs_at_nineteen(memory, model, superuser)
-
-    assert [len(of_session) for of_session in runs] == [1, 1]
-    assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == 21
-
-
-async def test_a_turn_without_an_answer_stays_pending_and_the_next_one_behind_it(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, "no JSON")
-    await memory.observe(ANA, turns(*TURN, "Hm.", "assistant: Hm."))
-    with pytest.raises(ModelOutputError):
-        await memory.form(ANA)
-    assert unformed(superuser) == 4
-
-    a_new_fact_each_time(model)
-    assert sum(run["formed"] for run in await memory.form(ANA)) == 4
-    assert unformed(superuser) == 0
+    assert sorted(len(of_session) for of_session in runs) == [0 if counted else 1, 1]  # the other waits for its batch
+    assert written(superuser) == len(await memory.memories(ANA, ["fact"])) + 19 == (20 if counted else 21)
+    if counted:
+        for who in (ANA, LATER):
+            assert await memory.form(who, force=False) == []
+            await memory.form(who)
+        assert (written(superuser), unformed(superuser)) == (20, 0)

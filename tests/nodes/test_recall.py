@@ -1,22 +1,34 @@
-"""What a turn is given: the standing part and facts in it, search results where it calls for them, in the budget."""
+"""What a turn is given: the standing part, search results where it calls for them; less of it where something fails."""
 
+import logging
+import os
 import re
-from datetime import datetime, timedelta
+import shutil
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mnemic.operations.recall import fit_facts
+from mnemic.models.chat import MAX_RETRIES
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE, memory_line
+from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import CategoryRefusedError, ConfigurationError, MissingIdentityError
-from mnemic.state.records import Memory, Standing
-from tests.nodes.bees import ANA, BEES, GREETING, PAST, SESSION, WISH, fill
+from mnemic.state.errors import (
+    CategoryRefusedError,
+    ConfigurationError,
+    DatabaseSetupError,
+    DatabaseUnavailableError,
+    EmbeddingError,
+    MissingIdentityError,
+)
+from mnemic.storage.embedded.postmaster import try_exclusive
+from mnemic.storage.embedded.server import EmbeddedPostgres
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
@@ -29,12 +41,29 @@ from tests.support.scripted import (
     reflections,
     say,
     scripted_memory,
+    scripted_resources,
     turns,
 )
-from tests.support.server import Clone
-from tests.support.worlds import BEGAN, remembered
+from tests.support.server import Clone, fast_directory
+from tests.support.worlds import identity
 
+SESSION = identity("ana", session="s1")
+ANA = identity("ana")
+WISH = "Ana wants short answers, and Marit hears of it."
+BEES = "Ana keeps bees on the north quay."
+#: It calls for a search, and the other one does not.
+PAST = "Where on the quay were the bees?"
+GREETING = "Good morning, dear assistant."
 NAMES = "Yesterday it was Jonas who called Sigrid about bees."
+
+
+async def fill(memory: Mnemic, model: LoopbackModel) -> None:
+    """Forms the wish, which is always in context, and the fact, which is found; then forgets what was requested."""
+    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
+    await say(memory, SESSION, "I keep bees on the north quay. Be short, tell Marit.")
+    model.embedding_requests.clear()
+    model.chat_requests.clear()
 
 
 @pytest.mark.parametrize(
@@ -95,31 +124,26 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     assert len(retrieved) == {1: 0, 40: 2, 100: 5, 400: 7}[budget]
 
 
-@pytest.mark.parametrize(("switch", "standing", "search"), [("rag", True, False), ("always_in_context", False, True)])
-async def test_a_half_that_is_switched_off_is_not_recalled(
-    clean_db: Clone, model: LoopbackModel, switch: str, standing: bool, search: bool
-) -> None:
-    async with scripted_memory(clean_db, model) as memory:
-        await fill(memory, model)
-    async with scripted_memory(clean_db, model, **{switch: False}) as memory:
-        context = (await memory.recall(ANA, PAST, search="always"))["context"]
-
-    assert (WISH in context) == standing
-    assert (BEES in context) == search
-
-
 @pytest.mark.parametrize(
-    "overrides", [{"rag": False}, {"always_in_context": False}, {"recall_budget_tokens": 1}, {"recall_limit": 1}]
+    ("overrides", "standing", "search"),
+    [
+        ({"rag": False}, True, False),
+        ({"always_in_context": False}, False, True),
+        ({"recall_budget_tokens": 1}, True, False),
+        ({"recall_limit": 1}, True, True),
+    ],
 )
 async def test_an_agents_own_settings_count_for_its_recall(
-    memory: Mnemic, model: LoopbackModel, overrides: dict[str, object]
+    memory: Mnemic, model: LoopbackModel, overrides: dict[str, object], standing: bool, search: bool
 ) -> None:
     await memory.configure_agent(ANA, keep_messages="all")
     await fill(memory, model)
     before = await memory.recall(ANA, PAST)
     await memory.configure_agent(ANA, **overrides)
+    after = await memory.recall(ANA, PAST)
 
-    assert (await memory.recall(ANA, PAST))["tokens"] < before["tokens"]
+    assert (WISH in after["context"], BEES in after["context"]) == (standing, search)
+    assert after["tokens"] < before["tokens"]
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace(user_id="ana"), "ana"])
@@ -165,12 +189,6 @@ def lines_of(context: str, element: str) -> list[str]:
     return found[1].splitlines() if found else []
 
 
-def custom(tmp_path: Path, text: str) -> dict[str, Path]:
-    file = tmp_path / "categories.yaml"
-    file.write_text(text, encoding="utf-8")
-    return {"categories_file": file}
-
-
 async def test_profile_facts_stand_in_their_scopes_element_the_most_important_first(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
@@ -182,6 +200,9 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
     assert BORN in inside
     assert PROJECT not in context
     assert lines_of(context, "Recent") == [f"- [2 March 2026] {SHORT}"]
+    for who, reason in (("Jonas who called Sigrid", None), ("Tomas who called Ingrid", "names")):
+        recalled = await memory.recall(ANA, f"Yesterday it was {who} about bees.")
+        assert recalled["searched"] == reason  # who is known from such a fact calls for no search
 
 
 async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clone, model: LoopbackModel) -> None:
@@ -211,14 +232,6 @@ async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_sear
     assert {text for text in (BORN, NAMED) if text in found} == {BORN, NAMED} - {*shown}
 
 
-async def test_who_is_known_from_such_a_fact_calls_for_no_search(memory: Mnemic, model: LoopbackModel) -> None:
-    await introduce(memory, model)
-    known = await memory.recall(ANA, "Yesterday it was Jonas who called Sigrid about bees.")
-    unknown = await memory.recall(ANA, "Yesterday it was Tomas who called Ingrid about bees.")
-
-    assert (known["searched"], unknown["searched"]) == (None, "names")
-
-
 ROLES = """
 categories: {custom: [{name: projects, context: all}]}
 allowlists:
@@ -244,7 +257,9 @@ async def test_each_role_gets_the_standing_part_of_its_allowlist(
 ) -> None:
     async with scripted_memory(clean_db, model) as memory:
         await introduce(memory, model)
-    async with scripted_memory(clean_db, model, **custom(tmp_path, ROLES)) as memory:
+    file = tmp_path / "categories.yaml"
+    file.write_text(ROLES, encoding="utf-8")
+    async with scripted_memory(clean_db, model, categories_file=file) as memory:
         who = ANA.model_copy(update={"role": role})
         for search in ("never", "always"):
             context = (await memory.recall(who, WHERE, search=search))["context"]
@@ -270,40 +285,115 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
             await read
 
 
-def scope_of(place: int, facts: list[tuple[str, int, int]], core: str) -> Standing:
-    key = f"group:{place}"
-    text = remembered(core, kind="core", key=key)
-    dated = [(n, draft, importance, BEGAN + timedelta(days=day)) for n, (draft, importance, day) in enumerate(facts)]
-    return Standing(
-        scope_key=key,
-        core=(text,) if core else (),
-        facts=tuple(
-            remembered(draft, key=key, number=100 * place + n, importance=importance, valid_from=since)
-            for n, draft, importance, since in dated
-        ),
-    )
+# -- with less memory, where the embedder or the database fails, and it says so
 
 
-DRAFTS = st.lists(st.tuples(st.text(min_size=1, max_size=300), st.integers(1, 5), st.integers(0, 9)), max_size=6)
+@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, 1 + MAX_RETRIES)])
+async def test_without_the_embedder_the_search_goes_by_text_alone(
+    memory: Mnemic, model: LoopbackModel, caplog: pytest.LogCaptureFixture, status: int, requests: int
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="mnemic")
+    await fill(memory, model)
+    model.answer_embeddings(status)
+    assert (await memory.recall(ANA, GREETING))["degraded"] is None  # no search, so nothing is missing
+    context = await memory.recall(ANA, PAST)
+
+    assert (context["degraded"], context["searched"]) == ("text_only", "past_question")
+    assert BEES in context["context"]
+    assert WISH in context["context"]
+    assert len(model.embedding_requests) == requests
+    (warning,) = [record for record in caplog.records if record.name == "mnemic"]
+    assert f"(HTTP {status}, scripted_code)" in warning.getMessage()
+    assert "quay" not in caplog.text  # of the question nothing is logged
+    with pytest.raises(EmbeddingError, match='search_type="text" searches without the embedder'):
+        await memory.query(ANA, PAST)
+    assert BEES in {found.content for found in await memory.query(ANA, PAST, search_type="text")}
 
 
-@given(scopes=st.lists(st.tuples(DRAFTS, st.text(max_size=200)), max_size=3), budget=st.integers(1, 300))
-def test_facts_take_what_the_texts_leave_and_the_best_of_them_first(scopes: list[Any], budget: int) -> None:
-    given_scopes = [scope_of(place, *scope) for place, scope in enumerate(scopes)]
-    kept = [*fit_facts(given_scopes, budget)]
+async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_memory(clean_db, model, recall_timeout_seconds=0.3) as memory:
+        await fill(memory, model)
+        answered = threading.Event()
+        model.answer_embeddings(lambda _: answered.wait(timeout=20) and None)
+        context = await memory.recall(ANA, PAST)
+        answered.set()
 
-    def cost(item: Memory) -> int:
-        return count_tokens(memory_line(item))
+    assert (context["degraded"], BEES in context["context"]) == ("text_only", True)
+    assert "no answer within 0.3 s" in caplog.text
 
-    def rank(item: Memory) -> tuple[int, datetime]:
-        return item.importance, item.valid_from
 
-    chosen = [item for part in kept for item in part.facts]
-    left = budget - sum(part.tokens for part in given_scopes)
-    assert sum(map(cost, chosen)) <= max(0, left)
-    assert [part.texts for part in kept if part.texts] == [part.texts for part in given_scopes if part.texts]
-    for part in kept:
-        assert [*map(rank, part.facts)] == sorted(map(rank, part.facts), reverse=True)
-    for left_out in [item for part in given_scopes for item in part.facts if item not in chosen]:
-        better = [item for item in chosen if rank(item) >= rank(left_out)]
-        assert sum(map(cost, better)) + cost(left_out) > left
+async def test_with_every_connection_in_use_the_turn_goes_without_memory(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_resources(clean_db, model, pool_size=1, recall_timeout_seconds=0.1) as resources:
+        memory = Mnemic(resources)
+        await fill(memory, model)
+        async with resources.database.scoped(ANA):
+            context = await memory.recall(ANA, PAST)
+            assert await memory.recall_text(ANA, PAST) == ""
+            with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
+                await memory.query(ANA, PAST)
+        assert (await memory.recall(ANA, PAST))["degraded"] is None  # and the next one has it again
+
+    assert (context["context"], context["memories"], context["degraded"]) == ("", [], "no_memory")
+    warnings = [record for record in caplog.records if record.name == "mnemic"]
+    assert {record.levelno for record in warnings} == {logging.WARNING}
+    assert all("goes without memory: no connection" in record.getMessage() for record in warnings)
+    assert "quay" not in caplog.text
+    assert len(model.embedding_requests) == 2  # the search's, and the last recall's: without a database nobody embeds
+
+
+async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_memory(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="mnemic")
+    async with scripted_memory(clean_db, model, recall_timeout_seconds=0.2, lock_timeout_seconds=20) as memory:
+        await fill(memory, model)
+        with clean_db.as_superuser() as connection, connection.transaction():
+            connection.execute("lock table mnemic.entries")
+            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
+            assert (await memory.recall(ANA, GREETING))["degraded"] is None
+        assert (await memory.recall(ANA, PAST))["degraded"] is None
+    assert len([record for record in caplog.records if record.name == "mnemic"]) == 1
+    assert "quay" not in caplog.text
+
+
+async def test_what_does_not_pass_by_itself_is_raised(fresh_db: Clone, model: LoopbackModel) -> None:
+    async with scripted_memory(fresh_db, model) as memory:
+        await fill(memory, model)
+        with fresh_db.as_superuser() as connection:
+            connection.execute("drop table mnemic.entries")
+        with pytest.raises(DatabaseSetupError):
+            await memory.recall(ANA, PAST)
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    directory = fast_directory() / f"mnemic-killed-{uuid.uuid4().hex[:12]}"
+    yield directory
+    shutil.rmtree(directory)
+
+
+def shut_down(base: Path) -> None:
+    pid = int((base / "data" / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGINT)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    while (lock := try_exclusive(base / "server.lock")) is None:
+        time.sleep(0.01)  # a backend notices a moment later that its server is gone
+    os.close(lock)
+
+
+@pytest.mark.thorough
+async def test_an_embedded_database_that_was_shut_down_stays_down(
+    clean_db: Clone, model: LoopbackModel, base: Path
+) -> None:
+    quick = {"pool_size": 2, "pool_timeout_seconds": 1, "recall_timeout_seconds": 1}
+    async with scripted_memory(clean_db, model, database_url=None, data_dir=base, **quick) as memory:
+        await fill(memory, model)
+        shut_down(base)
+        for _ in range(3):
+            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
+        with EmbeddedPostgres(base):
+            assert (await memory.recall(ANA, PAST))["degraded"] is None

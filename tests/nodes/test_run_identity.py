@@ -1,7 +1,5 @@
 """Whose run it is: as the host says, and where a server authenticated somebody, theirs alone."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,27 +26,18 @@ from tests.support.scripted import (
 )
 from tests.support.threads import in_sequence
 
-NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ASKED: dict[str, Any] = {"agent_id": "guide"}
 
 
-class User:
+class User(dict[str, Any]):
     """An authenticated user as LangGraph Server has one."""
 
     display_name = ""
     permissions = ()
 
     def __init__(self, identity: str, *, is_authenticated: bool = True, **fields: Any) -> None:
-        self.identity, self.is_authenticated, self._fields = identity, is_authenticated, fields
-
-    def __getitem__(self, key: str) -> Any:
-        return self._fields[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._fields
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        super().__init__(fields)
+        self.identity, self.is_authenticated = identity, is_authenticated
 
 
 ANA = User("ana", agents=["guide", "clerk"], groups=["harbor", "pier"])
@@ -184,11 +173,11 @@ def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
     said = [{"role": "user", "content": "I moved to Oslo.", field: "bob"}]
     for several in (False, True):
         with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
-            to_messages(said, identity_of(run()), now=NOW, several_speakers=several)
+            to_messages(said, identity_of(run()), several_speakers=several)
     hosted = Identity(agent_id="guide", user_id="ana", session_id="t1")
-    assert [item.user_id for item in to_messages(said, hosted, now=NOW, several_speakers=True)] == ["bob"]
+    assert [item.user_id for item in to_messages(said, hosted, several_speakers=True)] == ["bob"]
     own = [{"role": "user", "content": "I moved to Oslo."}, {"role": "user", "content": "Yes.", field: "ana"}]
-    assert [item.user_id for item in to_messages(own, identity_of(run()), now=NOW)] == ["ana", "ana"]
+    assert [item.user_id for item in to_messages(own, identity_of(run()))] == ["ana", "ana"]
 
 
 def test_what_others_share_is_no_requests_to_change() -> None:

@@ -16,19 +16,33 @@ from mnemic.state.errors import MnemicError
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, fact, facts, say, scripted_resources, scripted_settings, turns
+from tests.support.matrix import mostly_thorough
+from tests.support.scripted import (
+    FACTS,
+    REFLECTIONS,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    say,
+    scripted_resources,
+    scripted_settings,
+    turns,
+)
 from tests.support.server import PATIENT, Clone, see_deadlocks_quickly
 from tests.support.worlds import identity, memory, remember
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
 BEES = "Ana keeps bees on the north quay."
+BRIEF = "Ana wants short answers."
 PAST = "Where on the quay were the bees?"
 MONDAY, TUESDAY = date(2026, 3, 2), date(2026, 3, 3)
 
 
 async def fill(service: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(user=[reflection(BRIEF)]))
     await say(service, THERE, "I keep bees on the north quay.")
 
 
@@ -89,6 +103,7 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     for _ in range(2):
         recalled = await service.recall(HERE, PAST)
         assert BEES in recalled["context"]
+        assert BRIEF in recalled["context"]  # as always, so that it is not counted
         assert {found["kind"] for found in recalled["memories"]} >= {"fact"}
     assert counted(superuser) == {}  # a recall writes nothing
     await service.observe(HERE, turns("Where were they?"))
@@ -102,18 +117,6 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     assert counted(superuser) == {BEES: 2}
     rows = superuser.execute("select scope_key, now() - last_accessed_at < '1 min' from mnemic.memory_use").fetchall()
     assert rows == [("user:ana", True)]
-
-
-async def test_what_is_always_in_context_is_not_counted(
-    resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    service = Mnemic(resources)
-    await remember(resources.database, HERE, memory("Ana is brief.", kind="core"), memory("Ana.", kind="reflection"))
-    recalled = await service.recall(HERE, PAST, search="always")
-    await service.observe(HERE, turns("Hello."))
-
-    assert "Ana is brief." in recalled["context"]
-    assert counted(superuser) == {}
 
 
 async def test_closing_writes_what_no_turn_has_written(
@@ -155,35 +158,23 @@ async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None
         await memories.count_uses(scoped, memory_ids)
 
 
-async def test_foreign_and_unknown_ids_count_for_nothing(db: Database, superuser: psycopg.Connection) -> None:
-    own, foreign = memory("Ana's."), memory("Ben's.", key="user:ben")
-    await remember(db, identity("ana"), own, foreign, also=["user:ben"])
-    await count(db, [own.id, foreign.id, uuid4()])
-
-    assert counted(superuser) == {"Ana's.": 1}
-    await count(db, [foreign.id], "ben")
-    await count(db, [foreign.id])
-    assert counted(superuser) == {"Ana's.": 1, "Ben's.": 1}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("held_by", ["the policies", "the statement", "neither"])
-async def test_statement_and_policies_each_keep_foreign_memories_from_being_counted(
+@pytest.mark.parametrize("held_by", mostly_thorough(["both", "the policies", "the statement", "neither"], "both"))
+async def test_foreign_and_unknown_ids_count_for_nothing_by_statement_and_by_policies(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
     with fresh_db.as_superuser() as connection:
-        if held_by != "the policies":
+        if held_by in ("the statement", "neither"):
             for table in ("memories", "memory_use"):
                 connection.execute(f"alter table mnemic.{table} disable row level security")
-        if held_by != "the statement":
+        if held_by in ("the policies", "neither"):
             careless = memories._SQL["count_uses"].replace("and scope_key = any(%(scope_keys)s) ", "")
             assert careless != memories._SQL["count_uses"]
             monkeypatch.setattr(memories, "_SQL", {**memories._SQL, "count_uses": careless})
         async with fresh_db.database() as db:
-            foreign = memory("Ben's.", key="user:ben")
-            await remember(db, identity("ben"), foreign)
-            await count(db, [foreign.id])
-        assert counted(connection) == ({"Ben's.": 1} if held_by == "neither" else {})
+            own, foreign = memory("Ana's."), memory("Ben's.", key="user:ben")
+            await remember(db, identity("ana"), own, foreign, also=["user:ben"])
+            await count(db, [own.id, foreign.id, uuid4()])
+        assert counted(connection) == {"Ana's.": 1} | ({"Ben's.": 1} if held_by == "neither" else {})
 
 
 async def count_all_at_once(db: Database, rounds: int) -> list[MnemicError]:

@@ -56,11 +56,6 @@ def test_a_users_words_weigh_most(role: Role, weighted: float) -> None:
     assert weighted_tokens(role, "x" * 40) == pytest.approx(weighted)
 
 
-def test_an_agents_own_thresholds_count() -> None:
-    eager = SETTINGS.overridden({"formation_min_messages": 1, "session_cold_minutes": 1})
-    assert formation_reason(messages=1, tokens=0, idle=MINUTE, forced=False, settings=eager) == "cold"
-
-
 @pytest.mark.parametrize(("messages", "facts"), [(0, 0), (1, 1), (4, 2), (10, 5), (11, 6), (50, 25), (500, 25)])
 def test_facts_are_capped_per_ten_messages_and_per_run(messages: int, facts: int) -> None:
     assert facts_of_batch([message("Well.")] * messages, SETTINGS) == facts

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.policy.recall.scoring import PLAIN, WEIGHTS, RankingContext, ranked, ranking_context, reciprocal
+from mnemic.policy.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.words import WORD
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Found, Standing
@@ -24,24 +24,10 @@ PLAINLY = RankingContext(names=frozenset(), self_id=None, top_k=10, rag_lengths=
 
 
 def candidate(number: int, **changes: Any) -> Candidate:
-    plain = Candidate(
-        item_id=uuid.UUID(int=number),
-        kind="fact",
-        category="profile",
-        scope_key="user:ana",
-        subject="Ana",
-        user_id=None,
-        content=f"fact {number}",
-        dated=DAY,
-        importance=2,
-        session_id=None,
-        place=None,
-        text=None,
-        similarity=0.5,
-        fused=0.5,
-        sources=None,
-    )
-    return plain._replace(**changes)
+    given: dict[str, Any] = dict.fromkeys(Candidate._fields)
+    given |= {"item_id": uuid.UUID(int=number), "content": f"fact {number}", "kind": "fact", "category": "profile"}
+    given |= {"scope_key": "user:ana", "subject": "Ana", "dated": DAY, "importance": 2, "similarity": 0.5, "fused": 0.5}
+    return Candidate(**{**given, **changes})
 
 
 def message_at(number: int, place: int, **changes: Any) -> Candidate:
@@ -131,7 +117,7 @@ def test_reciprocal_ranks_count_what_each_branch_has() -> None:
         candidate(2, text=None, similarity=0.9),
         candidate(3, similarity=None),
     ]
-    shared = replace(PLAIN, text=0.5, meaning=0.5)
+    shared = Weights(text=0.5, meaning=0.5)
     fused = [result.fused for result in reciprocal(both, shared, 9)]
     assert fused == pytest.approx([(1 + 10 / 11) / 2, 0.5, 0.0])
 
@@ -157,7 +143,7 @@ def test_a_question_names_what_is_uncommon_or_capitalised_and_in_the_first_perso
 
 def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
     """All of them at their most: named, importance 5, neighbour, session, related."""
-    assert WEIGHTS.text + WEIGHTS.meaning == PLAIN.text + PLAIN.meaning == 1
+    assert WEIGHTS.text + WEIGHTS.meaning == 1
     most = WEIGHTS.named + 3 * WEIGHTS.importance + WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
     assert most < WEIGHTS.meaning
 
@@ -165,48 +151,39 @@ def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
 # -- which messages are searched for
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Remember when we met Einar?",
-        "do you remember the name of the harbour",
-        "Do you recall my flight number?",
-        "don’t you remember?",
-        "What did I say about Fridays?",
-        "have I ever told you about Cluj",
-        "did we book the boat",
-        "What was that restaurant",
-        "You told me it closes at ten.",
-        "We discussed the budget in March.",
-        "the place we talked about",
-        "as I said, no meetings",
-        "Last time we chose the small boat.",
-        "remind me what the pilot costs",
-        "In our last conversation it was 310.",
-    ],
-)
-def test_a_recall_phrase_is_enough(message: str) -> None:
-    assert search_reason(message) == "phrase"
+SEARCHED = {
+    "Remember when we met Einar?": "phrase",
+    "do you remember the name of the harbour": "phrase",
+    "Do you recall my flight number?": "phrase",
+    "don’t you remember?": "phrase",
+    "What did I say about Fridays?": "phrase",
+    "have I ever told you about Cluj": "phrase",
+    "did we book the boat": "phrase",
+    "What was that restaurant": "phrase",
+    "You told me it closes at ten.": "phrase",
+    "We discussed the budget in March.": "phrase",
+    "the place we talked about": "phrase",
+    "as I said, no meetings": "phrase",
+    "Last time we chose the small boat.": "phrase",
+    "remind me what the pilot costs": "phrase",
+    "In our last conversation it was 310.": "phrase",
+    "where did teodor move": "past_question",
+    "Who said Tuesdays only?": "past_question",
+    "Which of the two restaurants was it?": "past_question",
+    "Thanks. And what was the price": "past_question",
+    "do you know what the plan was?": "past_question",
+    "Why didn't Einar answer?": "past_question",
+    "where do I live?": "own_question",
+    "What’s my name?": "own_question",
+    "Do I drink coffee?": "own_question",
+    "On which days do we deploy?": "own_question",
+    "Hi! When is our next race?": "own_question",
+    "do you know my shoe size?": "own_question",
+}
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ("where did teodor move", "past_question"),
-        ("Who said Tuesdays only?", "past_question"),
-        ("Which of the two restaurants was it?", "past_question"),
-        ("Thanks. And what was the price", "past_question"),
-        ("do you know what the plan was?", "past_question"),
-        ("Why didn't Einar answer?", "past_question"),
-        ("where do I live?", "own_question"),
-        ("What’s my name?", "own_question"),
-        ("Do I drink coffee?", "own_question"),
-        ("On which days do we deploy?", "own_question"),
-        ("Hi! When is our next race?", "own_question"),
-        ("do you know my shoe size?", "own_question"),
-    ],
-)
-def test_a_question_about_the_past_or_ones_own_affairs_is_enough(message: str, reason: str) -> None:
+@pytest.mark.parametrize(("message", "reason"), SEARCHED.items(), ids=SEARCHED)
+def test_a_recall_phrase_or_a_question_about_the_past_or_ones_own_affairs_is_enough(message: str, reason: str) -> None:
     assert search_reason(message) == reason
 
 
@@ -234,34 +211,25 @@ def test_a_question_about_the_past_or_ones_own_affairs_is_enough(message: str, r
 )
 def test_advice_the_world_and_ordinary_messages_are_not_searched_for(message: str) -> None:
     assert search_reason(message) is None
-    assert search_reason(message, always=True) == "asked"
 
 
 NAMES = "I think that Sunniva Berg saw Einar with Agnete in New York."
 
 
-@pytest.mark.parametrize(
-    ("known", "reason"), [((), "names"), (("Sunniva is Einar Hovde's deputy.",), "names"), ((NAMES,), None)]
-)
-def test_two_names_that_the_standing_memory_does_not_know_are_a_reason(
-    known: Sequence[str], reason: str | None
-) -> None:
-    standing = [
-        Standing(scope_key="user:ana", reflections=tuple(remembered(text, kind="reflection") for text in known))
-    ]
-    assert search_reason(NAMES, standing) == reason
-    assert search_reason("I think that Einar left.", standing) is None
+def test_two_names_that_the_standing_memory_does_not_know_are_a_reason() -> None:
+    def standing(text: str) -> list[Standing]:
+        return [Standing(scope_key="user:ana", reflections=(remembered(text, kind="reflection"),))]
+
+    assert search_reason(NAMES) == search_reason(NAMES, standing("Sunniva is Einar Hovde's deputy.")) == "names"
+    assert search_reason(NAMES, standing(NAMES)) is search_reason("I think that Einar left.") is None
+    names = candidate_names(NAMES)
+    assert unknown_names(names, "einar hovde's deputy is SUNNIVA.") == ("Agnete", "New York")
+    assert unknown_names(names, "Sunnivas new boat") == ("Sunniva Berg", "Einar", "Agnete", "New York")
 
 
 def test_names_are_candidates_within_sentences_and_adjacent_ones_are_one() -> None:
     message = "Yesterday I met Sunniva Berg in New York, and Jean-Luc at NASA in May. Einar's there, einar!"
     assert candidate_names(message) == ("Sunniva Berg", "New York", "Jean Luc")
-
-
-def test_names_that_the_standing_memory_knows_are_no_reason() -> None:
-    names = candidate_names(NAMES)
-    assert unknown_names(names, "einar hovde's deputy is SUNNIVA.") == ("Agnete", "New York")
-    assert unknown_names(names, "Sunnivas new boat") == ("Sunniva Berg", "Einar", "Agnete", "New York")
 
 
 @given(st.text())

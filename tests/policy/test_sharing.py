@@ -115,13 +115,8 @@ TERMS = "Prices are net of tax and valid for thirty days from the date of the of
 )
 def test_documents_are_told_from_typed_words(text: str) -> None:
     assert is_pasted(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "# not long", "> quoted\n> twice", "a\nb\nc\nd\ne\nf\ng", TYPED, f"{TYPED}\n\nBye"]
-)
-def test_short_or_plainly_typed_messages_are_not_pasted(text: str) -> None:
-    assert not is_pasted(text)
+    for typed in ("", "# not long", "> quoted\n> twice", "a\nb\nc\nd\ne\nf\ng", TYPED, f"{TYPED}\n\nBye"):
+        assert not is_pasted(typed)
 
 
 @pytest.mark.parametrize(

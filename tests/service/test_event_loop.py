@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.messages.incoming import to_messages
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import transaction
@@ -122,16 +120,11 @@ async def test_taking_in_a_conversation_leaves_the_loop_to_others(
     assert await busiest(memory, partial(take_in, messages=messages, forms=forms)) < (MOST,)
 
 
-async def know(resources: Resources, count: int) -> None:
-    """A standing part that no refinement has been at, and messages that were kept with all they said."""
-    kept = [worlds.memory(SAYING.format(number), kind="core") for number in range(count)]
-    for start in range(0, count, 500):
-        await remember(resources.database, ANA, *kept[start : start + 500])
-
-
 @pytest.mark.thorough
 async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
-    await know(resources, 2000)
+    for start in range(0, 2000, 500):  # a standing part that no refinement has been at
+        kept = [worlds.memory(SAYING.format(number), kind="core") for number in range(start, start + 500)]
+        await remember(resources.database, ANA, *kept)
     await memory.observe(ANA, turns(*(f"{number} {BOOK}" for number in range(10))))
     await memory.form(ANA)
     for work in (
@@ -144,9 +137,9 @@ async def test_recalling_and_reading_leave_the_loop_to_others(resources: Resourc
 
 @pytest.mark.slow
 async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Resources, memory: Mnemic) -> None:
-    await know(resources, 100)
-    thoughts = [worlds.memory(f"Ana plans trip {number} to Oslo.", kind="reflection") for number in range(100)]
-    await remember(resources.database, ANA, *thoughts)
+    for number in range(100):
+        thought = worlds.memory(f"Ana plans trip {number} to Oslo.", kind="reflection")
+        await remember(resources.database, ANA, worlds.memory(SAYING.format(number), kind="core"), thought)
     for work in (
         lambda _: memory.consolidate(ANA, "user:ana", force=True),
         lambda _: memory.refine(ANA, "user:ana", force=True),
@@ -154,33 +147,18 @@ async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Reso
         assert await busiest(memory, work) < (MOST,)
 
 
-async def many_rows(resources: Resources) -> None:
-    async with resources.database.scoped(ANA) as scoped:
-        rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 300000) as n", {})
-    assert len(rows) == 300_000
-
-
 @pytest.mark.thorough
 async def test_many_rows_leave_the_loop_to_others(
     resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await busiest(memory, lambda _: many_rows(resources)) < (MOST,)
+    async def read(_: Mnemic) -> None:
+        async with resources.database.scoped(ANA) as scoped:
+            rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 300000) as n", {})
+        assert len(rows) == 300_000
+
+    assert await busiest(memory, read) < (MOST,)
     monkeypatch.setattr(transaction, "_ROWS_AT_ONCE", 1_000_000)
-    assert await busiest(memory, lambda _: many_rows(resources)) > (MOST,)
-
-
-async def test_work_on_the_loop_itself_is_seen() -> None:
-    async def read() -> object:
-        return to_messages(talk(20_000), ANA, now=datetime.now(UTC))
-
-    async with busy_callbacks() as measures:
-        await asyncio.create_task(read())
-    assert max(measures) > (MOST,)
-
-
-async def at_once(call: Callable[..., object], *given: Any, **named: Any) -> object:
-    """Instead of `asyncio.to_thread`."""
-    return call(*given, **named)
+    assert await busiest(memory, read) > (MOST,)
 
 
 @pytest.mark.thorough
@@ -188,5 +166,8 @@ async def at_once(call: Callable[..., object], *given: Any, **named: Any) -> obj
 async def test_without_threads_it_is_caught(
     memory: Mnemic, count: int, forms: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def at_once(call: Callable[..., object], *given: Any, **named: Any) -> object:
+        return call(*given, **named)
+
     monkeypatch.setattr(asyncio, "to_thread", at_once)
     assert await busiest(memory, partial(take_in, messages=talk(count), forms=forms)) > (MOST,)

@@ -12,38 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic.examples import agent, compose, explicit, unsure
-from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity
 from tests.support.server import Clone, fast_directory
-from tests.support.threads import DURABILITIES, Durability
 from tests.support.wheel import ROOMS, ROOT, build_wheel
-
-
-def who(session: str) -> Identity:
-    return Identity(agent_id="guide", user_id="ana", session_id=session)
-
-
-def thread(session: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": session}}
-
-
-@pytest.mark.parametrize("durability", DURABILITIES)
-async def test_what_one_session_hears_the_next_one_recalls(clean_db: Clone, durability: Durability) -> None:
-    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
-        graph = compose.build(memory).compile(checkpointer=InMemorySaver())
-        for said in ("I moved to Ghent.", "My sister Lea is allergic to nuts."):
-            await graph.ainvoke(
-                {"messages": [HumanMessage(said)]}, thread("1"), context=who("1"), durability=durability
-            )
-        await memory.form(who("1"))
-        question = HumanMessage("Do you remember what my sister is allergic to?")
-        turn = await graph.ainvoke({"messages": [question]}, thread("2"), context=who("2"), durability=durability)
-    assert "allergic to nuts" in turn["messages"][-1].text
 
 
 @pytest.fixture
@@ -88,19 +60,15 @@ async def test_the_agent_is_recalled_for_and_asks_by_the_tool(capsys: pytest.Cap
     assert "allergic to nuts" in asked
 
 
-def test_the_readme_and_the_guide_show_the_code_that_is_tested() -> None:
+def test_the_readme_and_the_guide_show_the_code_that_is_tested_and_the_commands_that_need_nothing_else() -> None:
     examples = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py"))
     for name, blocks in (("README.md", 3), ("docs/integration.md", 3)):
         shown = [part.split("```", 1)[0] for part in (ROOT / name).read_text(encoding="utf-8").split("```python\n")[1:]]
         assert len(shown) == blocks
         for code in shown:
             assert any(textwrap.indent(code, " " * depth) in examples for depth in (0, 4, 8)), code
-
-
-def test_the_readme_begins_with_the_two_commands_that_need_nothing_else() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = [part.split("```", 1)[0].strip() for part in readme.split("```sh\n")[1:]]
-    assert blocks[:2] == ["make demo", "make test"]
+    assert [part.split("```", 1)[0].strip() for part in readme.split("```sh\n")[1:3]] == ["make demo", "make test"]
 
 
 #: A host's program. It imports its own packages first and looks at them again last; with a word after the report's name
@@ -186,6 +154,7 @@ def strays(found: dict[str, Any], installed: Path, host: Path) -> list[str]:
 def test_every_example_runs_from_the_wheel_beside_a_hosts_own_packages(
     installed: Path, host: Path, server_directory: Path
 ) -> None:
+    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} <= {"mnemic", "bin"}
     found, printed = run(host, [installed], "all", MNEMIC_DATA_DIR=str(server_directory))
 
     assert strays(found, installed, host) == []
@@ -211,8 +180,3 @@ def test_control_a_wheel_with_a_room_of_its_own_is_seen(installed: Path, host: P
     found, _ = run(host, [host / "lib", installed])
 
     assert strays(found, installed, host) == ["tools"]
-
-
-@pytest.mark.thorough
-def test_nothing_but_the_package_is_installed(installed: Path) -> None:
-    assert {path.name for path in installed.iterdir() if path.suffix != ".dist-info"} <= {"mnemic", "bin"}

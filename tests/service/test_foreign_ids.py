@@ -13,6 +13,7 @@ from mnemic.state.kinds import SearchType
 from mnemic.state.records import ScopeSettings
 from mnemic.storage import history, memories, search
 from tests.support.loopback import LoopbackModel
+from tests.support.rollbacks import everything
 from tests.support.scripted import (
     FACTS,
     REFLECTIONS,
@@ -115,48 +116,37 @@ async def test_a_session_id_opens_the_session_and_not_the_people_who_spoke_in_it
         assert bool(await known.history(guest, one.id)) == is_seen
 
 
-async def test_a_run_of_the_session_forms_what_others_said_in_it_for_them(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_what_waits_is_formed_for_whoever_said_it_by_runs_of_its_session_alone(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
     """A session's messages are formed together, whoever starts the run; each user's memories stay that user's own."""
+    await memory.observe(ANA, turns(*SAID))
+    assert await memory.form(BO) == []
+    assert (await memory.observe(BO, turns("Well."))).pending == 1
+    assert await seen_by(memory, BO) == set()
+    assert asked(model) == []
+
     guest = identity("bo", session="s-ana")
     model.answer(FACTS, facts(fact(OWN, 1)))
-    await memory.observe(ANA, turns(*SAID))
     (run,) = await memory.form(guest)
-
     assert run["formed"] == len(SAID)
     assert OWN in last_prompt(model, FACTS)
     assert [item.content for item in await memory.memories(ANA, ["fact"])] == [OWN]
     assert await memory.memories(guest, ["fact"]) == []
 
 
-async def test_others_pending_messages_are_out_of_reach_without_their_session(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
-    await memory.observe(ANA, turns(*SAID))
-
-    assert await memory.form(BO) == []
-    assert (await memory.observe(BO, turns("Well."))).pending == 1
-    assert await seen_by(memory, BO) == set()
-    assert asked(model) == []
-
-
-@pytest.mark.parametrize(
-    "key", ["user:ana", "group:crew", "session:s-ana", "agent:museum", "user:nobody", "group:nobody", "session:nobody"]
-)
 async def test_a_foreign_scope_key_is_refused_like_one_that_does_not_exist(
-    known: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, key: str
+    known: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    before = superuser.execute("select count(*), (select count(*) from mnemic.history) from mnemic.scopes").fetchone()
+    before = everything(superuser)
     model.chat_requests.clear()
-    with pytest.raises(InvalidInputError) as configured:
-        await known.configure_scope(BO, ScopeSettings(scope_key=key, threshold=1))
-    with pytest.raises(InvalidInputError) as consolidated:
-        await known.consolidate(BO, key, force=True)
-
-    assert str(configured.value) == "the scope key to configure is none of this identity's"
-    assert str(consolidated.value) == "the scope key to consolidate is none of this identity's"
+    for key in (*("user:ana", "group:crew", "session:s-ana", "agent:museum"), *("user:x", "group:x", "session:x")):
+        with pytest.raises(InvalidInputError, match="the scope key to configure is none of this"):
+            await known.configure_scope(BO, ScopeSettings(scope_key=key, threshold=1))
+        with pytest.raises(InvalidInputError, match="the scope key to consolidate is none of this"):
+            await known.consolidate(BO, key, force=True)
     assert asked(model) == []
-    now = superuser.execute("select count(*), (select count(*) from mnemic.history) from mnemic.scopes").fetchone()
-    assert now == before
+    assert everything(superuser) == before
 
 
 async def test_what_others_overrode_and_spent_stays_with_their_agent(known: Mnemic, model: LoopbackModel) -> None:

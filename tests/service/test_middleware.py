@@ -5,20 +5,17 @@ import gc
 import json
 import logging
 import re
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from langchain.agents.middleware import AgentState
 from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
 from mnemic.operations.run.background import Background, background
-from mnemic.operations.turn import observe_turn
-from mnemic.service.hosts.middleware import TurnOptions
+from mnemic.operations.turn import RecallOptions, observe_turn
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,
@@ -44,17 +41,13 @@ from tests.support.loopback import LoopbackModel, calling
 from tests.support.matrix import few_first
 from tests.support.scripted import (
     FACTS,
-    REFLECTIONS,
     contents,
     fact,
     facts,
-    reflection,
-    reflections,
-    say,
     scripted_memory,
 )
 from tests.support.server import Clone
-from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_postgres
+from tests.support.threads import DURABILITIES, Durability, Savers, both_savers
 from tests.support.worlds import identity
 
 
@@ -73,14 +66,9 @@ async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemi
     assert turn.keys() == {"messages", "memory_searched"}
     assert CANARY not in str(turn)
 
-
-async def test_a_prompt_in_parts_keeps_its_parts(memory: Mnemic, model: LoopbackModel) -> None:
-    await remember(memory, model)
-    says(model)
     parts: list[Any] = [{"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}]
     await agent(memory, model, system_prompt=SystemMessage(parts)).ainvoke(said(QUESTION), context=FRIDAY)
-
-    own, added = system_of(requests(model)[0])
+    own, added = system_of(requests(model)[-1])
     assert own == parts[0]
     assert KEPT in added["text"]
 
@@ -123,77 +111,38 @@ async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mne
     assert ["<Updates" in system_of(request) for request in requests(model)] == [False, True, False]
 
 
-async def saved_by(
-    middleware: Callable[[Mnemic], MemoryMiddleware],
-    clone: Clone,
-    model: LoopbackModel,
-    savers: Savers,
-    durability: Durability,
-) -> str:
-    """All that a saver wrote down of a turn that was recalled for."""
-    says(model)
-    async with scripted_memory(clone, model) as memory, savers(clone) as (saver, everything):
-        await remember(memory, model)
-        running = agent(memory, model, middleware(memory), checkpointer=saver)
-        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
-        assert KEPT in system_of(requests(model)[0])
-        return await everything()
-
-
 @both_savers
 @pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
 async def test_no_checkpoint_holds_what_was_recalled(
     fresh_db: Clone, model: LoopbackModel, savers: Savers, durability: Durability
 ) -> None:
-    saved = await saved_by(lambda memory: memory.middleware(), fresh_db, model, savers, durability)
-
+    """What a channel that is saved would show, the control of a host's own nodes shows."""
+    says(model)
+    async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
+        await remember(memory, model)
+        running = agent(memory, model, checkpointer=saver)
+        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
+        assert KEPT in system_of(requests(model)[0])
+        saved = await everything()
     assert VISIBLE in saved
     assert CANARY not in saved
 
 
-class LeakyState(AgentState[Any]):
-    """The control: the context in a channel that is saved."""
-
-    memory_context: str
-    memory_revision: int | None
-    memory_searched: str | None
-
-
-class Leaky(MemoryMiddleware):
-    """The control."""
-
-    state_schema = LeakyState  # type: ignore[assignment]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_control_a_tracked_channel_is_saved(
-    fresh_db: Clone, model: LoopbackModel, durability: Durability
-) -> None:
-    saved = await saved_by(
-        lambda memory: Leaky(memory, memory.tools(), TurnOptions(form=False)), fresh_db, model, in_postgres, durability
-    )
-    assert CANARY in saved
-
-
-async def test_after_an_interrupt_the_context_is_fetched_again_once(fresh_db: Clone, model: LoopbackModel) -> None:
+async def test_after_an_interrupt_the_context_is_fetched_again_once(memory: Mnemic, model: LoopbackModel) -> None:
     asking = calling(("memory_query", {"query": "nothing of that kind", "categories": ["tone"], "search_type": "text"}))
     says(model, asking, asking, VISIBLE)
-    async with scripted_memory(fresh_db, model) as memory, in_postgres(fresh_db) as (saver, everything):
-        await remember(memory, model)
-        running = agent(memory, model, checkpointer=saver)
-        await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, interrupt_before=["tools"])
-        paused = await everything()
-        model.embedding_requests.clear()
-        turn = await running.ainvoke(None, THREAD, context=FRIDAY)
+    await remember(memory, model)
+    running = agent(memory, model, checkpointer=InMemorySaver())
+    await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, interrupt_before=["tools"])
+    model.embedding_requests.clear()
+    turn = await running.ainvoke(None, THREAD, context=FRIDAY)
 
-        before, *after = requests(model)
-        assert KEPT in system_of(before)
-        assert [system_of(request) for request in after] == [system_of(before)] * 2
-        assert len(model.embedding_requests) == 1  # for both of the model's calls
-        assert turn["messages"][-1].text == VISIBLE
-        assert CANARY not in paused
-        assert CANARY not in await everything()
+    before, *after = requests(model)
+    assert KEPT in system_of(before)
+    assert [system_of(request) for request in after] == [system_of(before)] * 2
+    assert len(model.embedding_requests) == 1  # for both of the model's calls
+    assert turn["messages"][-1].text == VISIBLE
+    assert CANARY not in str([item async for item in running.aget_state_history(THREAD)])
 
 
 async def test_a_turn_is_formed_without_being_waited_for(clean_db: Clone, model: LoopbackModel) -> None:
@@ -230,22 +179,17 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
     assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
     assert turn["messages"][-1].text == VISIBLE
     assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", QUESTION)]
-
-
-async def test_invoked_on_the_loops_own_thread_it_says_what_to_do(memory: Mnemic, model: LoopbackModel) -> None:
-    says(model)
-    with pytest.raises(BlockedLoopError, match="ainvoke"):
-        agent(memory, model).invoke(said(GREETING), context=FRIDAY)
-    assert requests(model) == []
+    with pytest.raises(BlockedLoopError, match="ainvoke"):  # on the loop's own thread
+        running.invoke(said(GREETING), context=FRIDAY)
+    assert len(requests(model)) == 2
 
 
 # -- whose memory the middleware shows
 
 
 async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:
-    model.answer(FACTS, facts(fact(KEPT, category="interests")))
-    model.answer(REFLECTIONS, reflections(user=[reflection(WISH)]))
-    await say(memory, MONDAY, "I keep bees on the quay.")
+    await memory.remember(MONDAY, KEPT, category="interests")
+    await memory.remember(MONDAY, WISH, category="interests", kind="core")
     says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     await agent(memory, model, memory.middleware("planner")).ainvoke(said(QUESTION), context=FRIDAY)
 
@@ -266,14 +210,11 @@ async def heard(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddlewa
     """Whose memories stood in whose prompt, of two users who ask one agent at the same time."""
     names = ("ana", "ben")
     for name in names:
-        model.answer(FACTS, facts(fact(f"{name.title()} keeps bees at {name}'s own quay.", subject=name.title())))
-        await say(memory, identity(name, session=f"{name}-1"), "I keep bees on my quay.")
+        kept = f"{name.title()} keeps bees at {name}'s own quay."
+        await memory.remember(identity(name), kept, category="interests")
     says(model)
     running = agent(memory, model, middleware)
-    asking = [
-        running.ainvoke(said(f"{QUESTION} Yours, {name}"), context=identity(name, session=f"{name}-2"))
-        for name in names
-    ]
+    asking = [running.ainvoke(said(f"{QUESTION} {name}"), context=identity(name, session="s")) for name in names]
     await asyncio.gather(*asking)
     prompts = {request["messages"][-1]["content"].split()[-1]: system_of(request) for request in requests(model)}
     return {asker: {name for name in names if f"{name}'s own quay" in prompts[asker]} for asker in names}
@@ -285,70 +226,45 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
 
 @pytest.mark.thorough
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
-    sticky = Sticky(memory, memory.tools(), TurnOptions(observe=False))
+    sticky = Sticky(memory, memory.tools(), RecallOptions(), observe=False)
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
 
 
-@pytest.mark.parametrize(
-    ("context", "error"),
-    [
-        (None, MissingIdentityError),
-        ({"user_id": "ana"}, MissingIdentityError),
-        (identity("ana"), InvalidInputError),
-        ({"agent_id": "", "session_id": "s"}, InvalidInputError),
-    ],
-)
-async def test_a_hosts_mistake_shows_before_the_model_is_asked(
-    memory: Mnemic, model: LoopbackModel, context: Any, error: type[Exception]
-) -> None:
+async def test_a_hosts_mistake_shows_before_the_model_is_asked(memory: Mnemic, model: LoopbackModel) -> None:
     says(model)
-    with pytest.raises(error):
-        await agent(memory, model).ainvoke(said(GREETING), context=context)
+    for context in (None, {"user_id": "ana"}):
+        with pytest.raises(MissingIdentityError):
+            await agent(memory, model).ainvoke(said(GREETING), context=context)
+    for context in (identity("ana").model_dump(), {"agent_id": "", "session_id": "s"}):
+        with pytest.raises(InvalidInputError):
+            await agent(memory, model).ainvoke(said(GREETING), context=context)
     assert requests(model) == []
 
 
-NOBODY = identity(None, session="s1")
 NOBODYS = {"role": "user", "content": "Who said this?"}
 OURS = {"role": "user", "content": "Keep me.", "user": "ana"}
 PICTURE = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
 ANSWER = {"role": "assistant", "content": "I do."}
+SOME = "messages that cannot be stored are left out: 2, such as message 1: it is a user's"
+NONE = "the messages of this turn cannot be stored: message 1: it is a user's"
 
 
-@pytest.mark.parametrize(
-    ("messages", "revision", "left", "warning"),
-    [
-        pytest.param([OURS], 10**6, ["Keep me."], "", id="a revision that is refused"),
-        pytest.param(
-            [NOBODYS, OURS, 7, ANSWER],
-            10**6,
-            ["Keep me.", "I do."],
-            "messages that cannot be stored are left out: 2, such as message 1: it is a user's",
-            id="some cannot be stored",
-        ),
-        pytest.param([NOBODYS, OURS, PICTURE], None, ["Keep me."], "", id="a picture behind them"),
-        pytest.param(
-            [NOBODYS, ANSWER],
-            None,
-            [],
-            "the messages of this turn cannot be stored: message 1: it is a user's",
-            id="an answer alone",
-        ),
-    ],
-)
 async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
-    memory: Mnemic,
-    superuser: psycopg.Connection,
-    caplog: pytest.LogCaptureFixture,
-    messages: list[Any],
-    revision: int | None,
-    left: list[str],
-    warning: str,
+    memory: Mnemic, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await observe_turn(memory.resources, NOBODY, messages, revision=revision, several_speakers=True)
-    rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
-    assert [content for (content,) in rows] == left
-    assert warning in caplog.text
+    turns: list[tuple[list[Any], int | None, list[str], str]] = [
+        ([OURS], 10**6, ["Keep me."], ""),  # a revision that is refused
+        ([NOBODYS, OURS, 7, ANSWER], 10**6, ["Keep me.", "I do."], SOME),
+        ([NOBODYS, OURS, PICTURE], None, ["Keep me."], ""),
+        ([NOBODYS, ANSWER], None, [], NONE),
+    ]
+    for number, (messages, revision, left, warning) in enumerate(turns):
+        nobody = identity(None, session=f"s{number}")
+        await observe_turn(memory.resources, nobody, messages, revision=revision, several_speakers=True)
+        rows = superuser.execute("select content from mnemic.messages where session_id = %s", (nobody.session_id,))
+        assert sorted(content for (content,) in rows) == sorted(left)
+        assert warning in caplog.text
     assert "Who said" not in caplog.text
 
 

@@ -14,7 +14,7 @@ from mnemic.policy.text.shape import count_tokens
 from mnemic.state.errors import CategoryRefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
-from mnemic.state.records import Found, IndexedText, NewMemory
+from mnemic.state.records import Found, IndexedText
 from mnemic.storage import inbox
 from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
@@ -75,22 +75,17 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 # -- what it costs
 
 
-@pytest.mark.parametrize(
-    ("arguments", "embedded"),
-    [
+async def test_a_question_is_embedded_once_and_only_where_meaning_counts(memory: Mnemic, model: LoopbackModel) -> None:
+    cases: list[tuple[dict[str, Any], int]] = [
         ({}, 1),
         ({"search_type": "semantic"}, 1),
         ({"search_type": "text"}, 0),
         ({"search_type": "text", "threshold": 0}, 1),
-    ],
-    ids=str,
-)
-async def test_a_question_is_embedded_once_and_only_where_meaning_counts(
-    memory: Mnemic, model: LoopbackModel, arguments: dict[str, Any], embedded: int
-) -> None:
-    model.embedding_requests.clear()
-    assert await memory.query(ANA, QUESTION, **arguments)
-    assert len(model.embedding_requests) == embedded
+    ]
+    for arguments, embedded in cases:
+        model.embedding_requests.clear()
+        assert await memory.query(ANA, QUESTION, **arguments)
+        assert len(model.embedding_requests) == embedded, arguments
 
 
 async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory: Mnemic, resources: Resources) -> None:
@@ -126,13 +121,9 @@ async def kept(resources: Resources, who: Identity, text: str) -> None:
 TEXTS = ("Ana ships it.", '<b>Ana</b> & "Bo"\n\rship it\u2028again. ' * 4, "It\x85is late, says <Ana>. " * 9)
 
 
-def about_the_catalogue(text: str) -> NewMemory:
-    return replace(fact(text, "tasks"), search_text=f"{QUESTION} {uuid4().hex}", content=f"{text}{uuid4().hex[:4]}")
-
-
 @pytest.mark.parametrize("budget", [1, 40, 300])
 async def test_budgets_hold_and_every_text_is_one_line(resources: Resources, budget: int) -> None:
-    await know(resources, ANA, *map(about_the_catalogue, TEXTS))
+    await know(resources, ANA, *(replace(fact(text, "tasks"), search_text=QUESTION) for text in TEXTS))
     await kept(resources, ANA, TEXTS[1])
     memory = Mnemic(resources)
     limits: dict[str, Any] = {"search_type": "text", "top_k": 100, "budget_tokens": budget}

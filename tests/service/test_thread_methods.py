@@ -5,15 +5,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from mnemic import Mnemic
 from mnemic.operations.threads import RUNTIME, owner_of_run
 from mnemic.service.server.threads import ServerThreads
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
-from mnemic.state.identity import Identity
 from mnemic.storage.threads import ThreadOwner
 from tests.support.server import Clone
 from tests.support.threads import (
@@ -46,56 +44,37 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
     for other in ({"user_id": "bo"}, {"agent_id": "museum"}, {"user_id": None}):
         with pytest.raises(RefusedIdentityError, match="agent_id and user_id"):
             owner_of_run({"configurable": {**mine, **other}})
+    nobodys: list[Any] = [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}]
+    for config in nobodys:
+        with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
+            owner_of_run(config)
 
 
-@pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}])
-def test_a_thread_of_nobody_is_refused_with_what_to_do(config: Any) -> None:
-    with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
-        owner_of_run(config)
-
-
-async def test_the_same_session_is_another_thread_for_each_of_its_people(memory: Mnemic) -> None:
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_context(
+    memory: Mnemic, durability: Durability
+) -> None:
     host = answering(memory.checkpointer())
     for who in (ANA, BO, NOBODY):
-        await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who))
+        await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who), durability=durability)
+        await host.ainvoke(said("And now?"), at("s1"), context=who, durability=durability)
     for who in (ANA, BO, NOBODY):
-        assert words((await host.aget_state(memory.thread(who))).values)[0] == f"I am {who.user_id}"
+        known = words((await host.aget_state(memory.thread(who))).values)
+        assert known == [f"I am {who.user_id}", f"Heard I am {who.user_id}", "And now?", "Heard And now?"]
         assert [item.thread_id for item in await memory.threads(who)] == ["s1"]
     assert memory.thread(ANA, "t") == {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}
     with pytest.raises(InvalidInputError, match="thread_id"):
         memory.thread(identity("ana"))
 
 
-@pytest.mark.parametrize("durability", DURABILITIES)
-async def test_the_context_of_a_run_says_whose_thread_it_is(memory: Mnemic, durability: Durability) -> None:
-    host = answering(memory.checkpointer())
-    for who in (ANA, BO):
-        await host.ainvoke(said(f"I am {who.user_id}"), at("t"), context=who, durability=durability)
-        await host.ainvoke(said("And now?"), at("t"), context=who, durability=durability)
-    for who in (ANA, BO):
-        known = words((await host.aget_state(memory.thread(who, "t"))).values)
-        assert known == [f"I am {who.user_id}", f"Heard I am {who.user_id}", "And now?", "Heard And now?"]
-
-
-async def test_without_either_a_run_is_refused_before_anything_happens(
+async def test_a_run_for_anybody_else_than_the_checkpointers_or_for_nobody_is_refused_before_anything_happens(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
+    for config, context in ((memory.thread(BO), None), (at("t"), BO), (memory.thread(ANA), BO)):
+        with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
+            await answering(memory.checkpointer(ANA)).ainvoke(said("one"), config, context=context)
     with pytest.raises(MissingIdentityError, match=r"memory\.checkpointer"):
         await answering(memory.checkpointer()).ainvoke(said("one"), at("t"))
-    assert {*counts(superuser).values()} == {0}
-
-
-def named(user_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": user_id}}
-
-
-@pytest.mark.parametrize(("config", "context"), [(named("bo"), None), (at("t"), BO), (named("ana"), BO)], ids=str)
-async def test_a_checkpointer_with_an_identity_refuses_a_run_for_anybody_else(
-    memory: Mnemic, superuser: psycopg.Connection, config: RunnableConfig, context: Identity | None
-) -> None:
-    host = answering(memory.checkpointer(ANA))
-    with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
-        await host.ainvoke(said("one"), config, context=context)
     assert {*counts(superuser).values()} == {0}
 
 
@@ -155,66 +134,42 @@ async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: M
 # -- threads that move in from memory and from plain Postgres tables
 
 
-async def history(host: Any, thread_id: str) -> list[Any]:
-    return [
-        (item.values, item.next, item.config["configurable"]["checkpoint_id"], item.metadata["step"], item.tasks)
-        async for item in host.aget_state_history(at(thread_id))
-    ]
-
-
-async def lived(source: BaseCheckpointSaver[Any], worked: list[str]) -> None:
-    """A thread with some turns and a question that waits in a subgraph, and a short one."""
-    for text in ("one", "two"):
-        await answering(source).ainvoke(said(text), at("t"))
-    await asking(source, worked).ainvoke(said("three"), at("t"))
-    await answering(source).ainvoke(said("other"), at("u"))
-
-
 @both_savers
 async def test_a_thread_moves_in_whole_and_goes_on(
     memory: Mnemic, clean_db: Clone, superuser: psycopg.Connection, savers: Savers
 ) -> None:
     worked: list[str] = []
     async with savers(clean_db) as (source, _):
-        await lived(source, worked)
+        for text in ("one", "two"):
+            await answering(source).ainvoke(said(text), at("t"))
+        await asking(source, worked).ainvoke(said("three"), at("t"))  # and waits in a subgraph
+        await answering(source).ainvoke(said("other"), at("u"))
         ours = memory.checkpointer(ANA)
         assert await memory.copy_threads(source, ANA) == 15
         for thread in ("t", "u"):
-            saved = await everything(source, thread)
-            assert await everything(ours, thread) == saved
-            assert await history(asking(ours), thread) == await history(asking(source), thread)
-        namespaces = {row[0] for row in await everything(ours, "t")}
-        assert len(namespaces) == 2
+            assert await everything(ours, thread) == await everything(source, thread)
+        assert len({row[0] for row in await everything(ours, "t")}) == 2  # namespaces
         before = counts(superuser)
         assert await memory.copy_threads(source, ANA) == 15
         assert counts(superuser) == before
         assert misplaced(superuser) == []
 
         results = [await asking(saver, worked).ainvoke(Command(resume="yes"), at("t")) for saver in (source, ours)]
-    assert [words(result) for result in results] == [[*WORDS, "Asked: yes"]] * 2
+    told = [word for text in ("one", "two", "three") for word in (text, f"Heard {text}")]
+    assert [words(result) for result in results] == [[*told, "Asked: yes"]] * 2
     assert worked == ["worked"]  # before it moved, and by neither again
 
 
-WORDS = [word for text in ("one", "two", "three") for word in (text, f"Heard {text}")]
-
-
-@both_savers
-async def test_what_was_told_after_the_move_stays_when_it_is_done_again(
-    memory: Mnemic, clean_db: Clone, savers: Savers
-) -> None:
-    async with savers(clean_db) as (source, _):
-        await lived(source, [])
-        await memory.copy_threads(source, ANA, ["u"])
-        host = answering(memory.checkpointer(ANA))
-        await host.ainvoke(said("since"), at("u"))
-        assert await memory.copy_threads(source, ANA, ["u"]) == 3
+async def test_what_was_told_after_a_move_stays_when_it_is_done_again_and_moves_on(memory: Mnemic) -> None:
+    source, ours = InMemorySaver(), memory.checkpointer(ANA)
+    for thread in ("t", "u"):
+        await answering(source).ainvoke(said("one"), at(thread))
+    await memory.copy_threads(source, ANA, ["u"])
+    await answering(ours).ainvoke(said("since"), at("u"))
+    assert await memory.copy_threads(source, ANA, ["u", "no such thread"]) == 3
     assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
-    assert words((await host.aget_state(at("u"))).values) == ["other", "Heard other", "since", "Heard since"]
-
-
-async def test_a_thread_moves_to_the_one_it_is_said_to_be(memory: Mnemic) -> None:
-    await answering(memory.checkpointer(ANA)).ainvoke(said("one"), at("t"))
-    assert await memory.copy_threads(memory.checkpointer(ANA), BO, ["t", "no such thread"]) == 3
-    assert words((await answering(memory.checkpointer(BO)).aget_state(at("t"))).values) == ["one", "Heard one"]
-    assert [item.thread_id for item in await memory.threads(BO)] == ["t"]
-    assert await memory.copy_threads(memory.checkpointer(BO), ANA) == 3
+    told = ["one", "Heard one", "since", "Heard since"]
+    assert words((await answering(ours).aget_state(at("u"))).values) == told
+    # to whom they are said to belong, of any source's
+    assert await memory.copy_threads(ours, BO) == await memory.copy_threads(memory.checkpointer(BO), ANA) == 6
+    assert words((await answering(memory.checkpointer(BO)).aget_state(at("u"))).values) == told

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from functools import cache
-from typing import Self
+from typing import BinaryIO, Self
 
 import pytest
 from typer.main import get_command
@@ -26,33 +26,14 @@ def invoke(*words: str, catch_exceptions: bool = False, typed: str | bytes | Non
     return CliRunner().invoke(app, words, input=typed, catch_exceptions=catch_exceptions)
 
 
-def at_a_terminal(*words: object, answer: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs `mnemic` with these words, and types the answer; what it prints goes into pipes."""
-    ours, theirs = pty.openpty()
-    os.write(ours, answer.encode())
-    try:
-        return subprocess.run(
-            [sys.executable, "-m", "mnemic", *map(str, words)],
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={**os.environ, **env},
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
 class Terminal:
-    """`mnemic` at a terminal, which shows whatever it prints; a context manager that ends it."""
+    """`mnemic` at a terminal, which shows whatever it prints but into a file; a context manager that ends it."""
 
-    def __init__(self, *words: object, env: Mapping[str, str]) -> None:
+    def __init__(self, *words: object, env: Mapping[str, str], stdout: BinaryIO | None = None) -> None:
         self._ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "mnemic", *map(str, words)]
         own = {**os.environ, "TERM": "dumb", **env}
-        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=own)
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=stdout or theirs, stderr=theirs, env=own)
         os.close(theirs)
         self._shown = ""
 
@@ -75,13 +56,13 @@ class Terminal:
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def end(self, line: str = "/quit") -> str:
+    def end(self, line: str = "/quit", *, code: int = 0) -> str:
         """The last line; what is shown until the command is over."""
         self.type(line)
         shown = self._shown
         while piece := self._read():
             shown += piece.decode(errors="replace").replace("\r\n", "\n")
-        assert self.process.wait(60) == 0, shown
+        assert self.process.wait(60) == code, shown
         return shown
 
     def _read(self) -> bytes:

@@ -6,8 +6,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.operations.recall import SearchSetup, search
+from mnemic.operations.recall import search
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.recall.scoring import SearchSetup
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, IndexedText, Message, NewMemory

@@ -6,17 +6,15 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
@@ -35,12 +33,16 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class DevServer:
-    """A running server and what it has said so far."""
+    """A running server."""
 
     url: str
     settings: Settings
-    log: list[str] = field(default_factory=list)
-    started: threading.Event = field(default_factory=threading.Event)
+    output: Path
+
+    @property
+    def log(self) -> str:
+        """What it has said so far."""
+        return self.output.read_text(encoding="utf-8", errors="replace")
 
     def client(self, token: str | None = None, **headers: str) -> LangGraphClient:
         """The real SDK, as the holder of a token."""
@@ -70,24 +72,22 @@ def running_dev_server(
         host: where it listens.
         config: what is otherwise in its langgraph.json.
     """
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
     command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
-    process = subprocess.Popen(
-        [*command, "--host", host, "--port", str(port)],
-        cwd=directory,
-        env=dev_environment(directory, config, **values),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
     named: dict[str, Any] = {name.removeprefix("MNEMIC_").lower(): value for name, value in values.items()}
-    running = DevServer(f"http://127.0.0.1:{port}", Settings(**named))
-    reader = threading.Thread(target=_read, args=(process, running))
-    reader.start()
+    running = DevServer(f"http://127.0.0.1:{port}", Settings(**named), directory / "server.log")
+    with running.output.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--host", host, "--port", str(port)],
+            cwd=directory,
+            env=dev_environment(directory, config, **values),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
-        assert running.started.wait(timeout=60), "the server did not start"
-        assert any(_STARTED in line for line in running.log), "".join(running.log)
-        _await_listening(port)
+        _await_listening(process, running, port)
         yield running
     finally:
         process.terminate()
@@ -95,34 +95,18 @@ def running_dev_server(
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             process.kill()
-        reader.join()
-        if process.stdout:
-            process.stdout.close()
-        process.wait()
+            process.wait()
 
 
-def _read(process: "subprocess.Popen[str]", running: DevServer) -> None:
-    for line in process.stdout or ():
-        running.log.append(line)
-        if _STARTED in line:
-            running.started.set()
-    running.started.set()  # it has ended
-
-
-def _await_listening(port: int) -> None:
+def _await_listening(process: "subprocess.Popen[bytes]", running: DevServer, port: int) -> None:
     """The server says that it has started before it takes connections."""
-    for _ in range(200):
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-            return
+    until = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        if _STARTED in running.log:
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                return
         time.sleep(0.05)
-    raise AssertionError("the server takes no connections")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    raise AssertionError(f"the server did not start: {running.log}")
 
 
 #: Signs the tokens of servers that ask for one.
@@ -143,8 +127,7 @@ UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
-_LISTED = "routes.json"
-
+#: Writes down the routes of the server that runs it.
 _LISTING = """
 import asyncio
 import json
@@ -163,7 +146,8 @@ def walk(routes, before=""):
             yield from walk(within, path)
         else:
             module = getattr(getattr(route, "endpoint", None), "__module__", "")
-            yield {"path": path, "methods": sorted(getattr(route, "methods", None) or []), "module": module}
+            methods = sorted(getattr(route, "methods", None) or [])
+            yield {"path": path, "methods": methods, "debugging": module.startswith("langgraph_runtime")}
 
 
 @asynccontextmanager
@@ -181,27 +165,13 @@ _UNGUARDED = "server.check_access = lambda: None\napp = Starlette(routes=server.
 @dataclass(frozen=True)
 class Route:
     path: str
-    methods: tuple[str, ...]
+    methods: list[str]
     debugging: bool
 
     @property
     def url(self) -> str:
         path = re.sub(r"{[^}]*}", ANY_ID, self.path)
         return path if path.startswith("/") else f"/{path}"
-
-
-def listing_app(directory: Path, *, guarded: bool = True) -> Mapping[str, Any]:
-    """The section `http` of a langgraph.json whose server writes down its routes; unguarded without our middleware."""
-    (directory / "listed.py").write_text(_LISTING + (_GUARDED if guarded else _UNGUARDED), encoding="utf-8")
-    return {"app": "./listed.py:app", "enable_custom_route_auth": True}
-
-
-def routes_of(directory: Path) -> list[Route]:
-    """The routes of the server that was started there."""
-    listed = json.loads((directory / _LISTED).read_text(encoding="utf-8"))
-    return [
-        Route(item["path"], tuple(item["methods"]), item["module"].startswith("langgraph_runtime")) for item in listed
-    ]
 
 
 GUIDE: Any = {"agent_id": "guide"}
@@ -225,27 +195,21 @@ class Served:
         """The host's own code, in another process than the server."""
         return Mnemic.open(**self.server.settings.model_dump(exclude_unset=True))
 
-    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self.clone.as_superuser() as superuser:
-            return superuser.execute(statement.encode(), values).fetchall()
-
     def owners(self, *threads: str) -> set[tuple[str, str]]:
         """Agent and user of these threads, by their checkpoints and by the messages of the sessions that they are."""
-        checkpoints = self.execute(
-            "select agent_id, user_id from mnemic.supervisor_checkpoints where thread_id = any(%s)", list(threads)
-        )
-        messages = self.execute(
-            "select agent_id, user_id from mnemic.messages where session_id = any(%s) and role = 'user'", list(threads)
-        )
-        return {(agent, user) for agent, user in (*checkpoints, *messages)}
+        with self.clone.as_superuser() as superuser:
+            found = superuser.execute(
+                "select agent_id, user_id from mnemic.supervisor_checkpoints where thread_id = any(%(threads)s) union"
+                " select agent_id, user_id from mnemic.messages where session_id = any(%(threads)s) and role = 'user'",
+                {"threads": list(threads)},
+            )
+            return {*found}
 
     def rows(self) -> dict[str, str]:
         """All that is stored of threads, by table, bytes and all."""
-        names = {table: psycopg.sql.Identifier(table) for table in TABLES}
         with self.clone.as_superuser() as superuser:
             return {
-                table: repr(superuser.execute(psycopg.sql.SQL("select * from mnemic.{}").format(name)).fetchall())
-                for table, name in names.items()
+                table: repr(superuser.execute(f"select * from mnemic.{table}".encode()).fetchall()) for table in TABLES
             }
 
 
@@ -278,14 +242,16 @@ def serving(
         auth: a module with another `auth` than ours.
         auth_config: what is otherwise in that section of langgraph.json.
     """
-    config: dict[str, Any] = {"http": listing_app(directory, guarded=guarded)}
+    (directory / "listed.py").write_text(_LISTING + (_GUARDED if guarded else _UNGUARDED), encoding="utf-8")
+    config: dict[str, Any] = {"http": {"app": "./listed.py:app", "enable_custom_route_auth": True}}
     if auth:
         (directory / "other_auth.py").write_text(auth, encoding="utf-8")
         config["auth"] = {"path": "./other_auth.py:auth", **auth_config}
     with cloned(server, template) as clone, LoopbackModel() as model:
         model.answer(is_agent, "I see.")
         with running_dev_server(directory, settings_of(clone, model), **config) as running:
-            yield Served(running, routes_of(directory), model, clone)
+            listed = json.loads((directory / "routes.json").read_text(encoding="utf-8"))
+            yield Served(running, [Route(**item) for item in listed], model, clone)
 
 
 def words(values: Any) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.operations import remember as remember_module
-from mnemic.operations.formation.drafts import ScopeResolver
+from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call

@@ -4,7 +4,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.tools import BaseTool
 
 from mnemic import Mnemic
 from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
@@ -22,12 +21,9 @@ TONE = "Ana likes a dry tone in Ryd."
 ALWAYS = "Never quote prices to Ana."
 
 
-def of(memory: Mnemic, role: str, tools_of: str | None = None) -> BaseTool:
-    return subagent(memory._provide, role, make_tools(memory._provide, tools_of or role))
-
-
 async def asked(memory: Mnemic, role: str, task: str = "Find out about Ryd.", tools_of: str | None = None) -> Any:
-    return await called(host([of(memory, role, tools_of)]), ANA, role, {"task": task})
+    tool = subagent(memory._provide, role, make_tools(memory._provide, tools_of or role))
+    return await called(host([tool]), ANA, role, {"task": task})
 
 
 def works(model: LoopbackModel, *answers: Any) -> list[Request]:
@@ -68,48 +64,35 @@ async def test_control_with_the_supervisors_tools_it_would_read_all(memory: Mnem
     assert TONE in str(sent[-1]["messages"])
 
 
-async def test_asking_for_more_is_refused(memory: Mnemic, model: LoopbackModel) -> None:
-    await keep(memory)
-    sent = works(model, calling(("memory_query", {"query": "Ryd", "categories": ["tone"]})), "Nothing.")
-    await asked(memory, "planner")
-    assert "not allowed for this role: tone" in sent[-1]["messages"][-1]["content"]
-
-
 @pytest.mark.parametrize("role", SUBAGENTS)
 async def test_none_writes_more_than_its_role(memory: Mnemic, model: LoopbackModel, role: str) -> None:
-    await keep(memory)
-    first, *_ = await memory.memories(ANA)
+    kept = await memory.remember(ANA, GOAL, category="goals")
     writes = calling(
-        ("forget", {"id": str(first.id)}),
+        ("forget", {"id": str(kept.id)}),
         ("remember", {"content": "Ana sinks ships.", "category": "goals", "importance": 3}),
     )
     sent = works(model, writes, "Done.")
     await asked(memory, role)
     own = {"executor": ["memory_query", "remember_procedure"]}.get(role, ["memory_query"])
     assert offered(sent[0]) == own
-    assert len(await memory.memories(ANA)) == 3
+    assert [item.content for item in await memory.memories(ANA)] == [GOAL]
     assert [item["content"] for item in sent[-1]["messages"] if item["role"] == "tool"] == [
         f"Error: {name} is not a valid tool, try one of [{', '.join(own)}]." for name in ("forget", "remember")
     ]
 
 
-async def test_its_words_are_not_observed_and_its_tokens_are_recorded(
+async def test_it_is_told_its_task_and_nothing_else_its_words_are_not_observed_and_its_tokens_are_recorded(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    works(model)
-    await asked(memory, "planner")
-    assert superuser.execute("select count(*) from mnemic.messages").fetchall() == [(0,)]
-    assert [used for used in await memory.usage(ANA) if used.step == "planner"] == [
-        Usage(step="planner", model="openai:gpt-5.1", calls=2, input_tokens=200, output_tokens=20)
-    ]
-
-
-async def test_it_is_told_its_task_and_nothing_else(memory: Mnemic, model: LoopbackModel) -> None:
     sent = works(model, "Done.")
     await asked(memory, "researcher", "What of \x1b Ryd?")
     system, task = sent[0]["messages"]
     assert "as its researcher" in system["content"]
     assert task["content"] == "What of  Ryd?"
+    assert superuser.execute("select count(*) from mnemic.messages").fetchall() == [(0,)]
+    assert await memory.usage(ANA) == [
+        Usage(step="researcher", model="openai:gpt-5.1", calls=1, input_tokens=100, output_tokens=10)
+    ]
 
 
 async def test_one_that_comes_to_no_end_is_ended(memory: Mnemic, model: LoopbackModel) -> None:
@@ -119,15 +102,15 @@ async def test_one_that_comes_to_no_end_is_ended(memory: Mnemic, model: Loopback
     assert len(sent) == MOST_TURNS
 
 
-async def test_a_model_that_fails_is_an_answer_and_no_crash(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_a_model_that_fails_and_a_task_that_cannot_be_used_are_an_answer(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
     works(model, 500)
     answer = await asked(memory, "planner")
     assert answer.status == "error"
     assert "scripted" not in answer.text
-
-
-@pytest.mark.parametrize("task", ["", None, 5, "x" * 20_001])
-async def test_a_task_that_cannot_be_used_is_refused(memory: Mnemic, task: Any) -> None:
-    answer = await called(host([of(memory, "planner")]), ANA, "planner", {"task": task})
-    assert answer.status == "error"
-    assert answer.text.startswith("Refused: task: ")
+    tasks: list[Any] = ["", None, 5, "x" * 20_001]
+    for task in tasks:
+        answer = await asked(memory, "planner", task)
+        assert answer.status == "error"
+        assert answer.text.startswith("Refused: task: ")

@@ -1,10 +1,12 @@
 """The command line as a user meets it, on this worker's database."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from typer.testing import Result
 
+from mnemic.storage.database import Database
 from tests.support.commands import invoke
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import model as model
@@ -13,10 +15,22 @@ from tests.support.server import Clone
 Command = Callable[..., Result]
 
 
+def prepare(clone: Clone, *acts: Callable[[Database], Awaitable[object]]) -> None:
+    """Does this, one after the other, before or between commands."""
+
+    async def act_in_order() -> None:
+        async with clone.database() as db:
+            for act in acts:
+                await act(db)
+
+    asyncio.run(act_in_order())
+
+
 @pytest.fixture
 def env(clean_db: Clone) -> dict[str, str]:
     """The settings of a command that has no model."""
-    return {"MNEMIC_DATABASE_URL": clean_db.service_dsn, "MNEMIC_EMBEDDER": "hash"}
+    dsns = {"MNEMIC_DATABASE_URL": clean_db.service_dsn, "MNEMIC_ADMIN_URL": clean_db.administrator_dsn}
+    return {**dsns, "MNEMIC_EMBEDDER": "hash"}
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.service.cli.conftest import Command
 from tests.support.agents import not_streaming, says
 from tests.support.commands import Terminal
 from tests.support.loopback import LoopbackModel, Reply, calling
-from tests.support.scripted import FACTS, fact, facts
+from tests.support.scripted import DECISIONS, FACTS, decision, decisions, fact, facts
 
 WHO = ("--agent", "guide", "--user", "ana")
 TEA = "I prefer tea to coffee."
@@ -186,19 +186,36 @@ def test_a_question_that_was_left_open_is_asked_again(env: dict[str, str], super
 
 
 @pytest.mark.thorough
-def test_with_a_model_formation_goes_on_while_one_types(online: dict[str, str], model: LoopbackModel) -> None:
-    formed = threading.Event()
-    model.answer(FACTS, lambda _: formed.wait(30) and facts(fact(PREFERS_TEA)))
+def test_with_a_model_formation_goes_on_while_one_types_and_leaving_waits_for_it(
+    online: dict[str, str], model: LoopbackModel
+) -> None:
+    begun, released, texts = threading.Event(), threading.Event(), iter([PREFERS_TEA, "Ana keeps bees."])
+
+    def slow(_: Any) -> Any:
+        begun.set()
+        released.wait(30)
+        return facts(fact(next(texts)))
+
+    model.answer(FACTS, slow)
+    model.answer(DECISIONS, decisions(decision(1, "ADD")))
     says(model, "I see.", calling(("memory_query", {"query": "tea"})), "Tea.")
     with Terminal("chat", *WHO, env=online) as terminal:
         terminal.until(PROMPT)
         assert "I see." in answer(terminal, TEA)
-        formed.set()
+        released.set()
         assert f"+ remembered: {PREFERS_TEA}" in terminal.until(PROMPT)
+        begun.clear()
+        released.clear()
         looked_up = answer(terminal, "Well?")
         assert "· memory_query" in looked_up
         assert looked_up.rstrip().endswith(f"Tea.\n{PROMPT}".rstrip())
-        terminal.end()
+        assert begun.wait(30)
+        terminal.type("/quit")
+        with pytest.raises(subprocess.TimeoutExpired):  # longer than leaving takes that does not wait
+            terminal.process.wait(2)
+        released.set()
+        terminal.until("+ remembered: Ana keeps bees.")
+        assert terminal.process.wait(60) == 0
 
 
 @pytest.mark.thorough
@@ -226,29 +243,6 @@ def test_ctrl_c_stops_an_answer_and_not_the_talk_and_what_was_said_is_remembered
         assert terminal.process.wait(60) == 0
     assert observed(superuser)[0] == ("user", TEA)
     assert PREFERS_TEA in living(superuser)
-
-
-@pytest.mark.thorough
-def test_leaving_waits_for_what_is_being_formed(online: dict[str, str], model: LoopbackModel) -> None:
-    begun, left = threading.Event(), threading.Event()
-
-    def slow(_: Any) -> Any:
-        begun.set()
-        left.wait(30)
-        return facts(fact(PREFERS_TEA))
-
-    model.answer(FACTS, slow)
-    says(model, "I see.")
-    with Terminal("chat", *WHO, env=online) as terminal:
-        terminal.until(PROMPT)
-        answer(terminal, TEA)
-        assert begun.wait(30)
-        terminal.type("/quit")
-        with pytest.raises(subprocess.TimeoutExpired):  # longer than leaving takes that does not wait
-            terminal.process.wait(2)
-        left.set()
-        terminal.until(f"+ remembered: {PREFERS_TEA}")
-        assert terminal.process.wait(60) == 0
 
 
 def closed(ours: int, theirs: int) -> None:

@@ -1,6 +1,5 @@
 """`mnemic doctor`, `db` and `token` as an operator meets them: sound, broken, empty, dumped and restored databases."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -15,14 +14,18 @@ import pytest
 from mnemic import __version__
 from mnemic.policy.auth_tokens import decode_token
 from mnemic.storage.embedded.binaries import find_binaries
-from tests.service.cli.conftest import Command
+from tests.service.cli.conftest import Command, prepare
 from tests.support.mutating import carry_out
 from tests.support.server import Clone, Server, run_directory
-from tests.support.wheel import ROOT
 from tests.support.worlds import identity, memory, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
 KEY = "a key of sixteen characters"
+
+
+def run_python(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command, env = [sys.executable, *words], {**os.environ, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_what_is_broken_is_shown_and_mended_by_what_is_shown(
@@ -66,7 +69,7 @@ def test_a_server_of_ones_own_needs_the_dsn_that_may_set_it_up(mnemic: Command, 
 def test_a_dump_restores_into_a_database_that_works(
     mnemic: Command, fresh_db: Clone, empty_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(_remember(fresh_db))
+    prepare(fresh_db, lambda db: remember(db, identity(), memory("Ana keeps bees.")))
     file = tmp_path / "all.dump"
     monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("MNEMIC_DATABASE_URL", fresh_db.service_dsn)
@@ -85,46 +88,31 @@ def test_a_dump_restores_into_a_database_that_works(
     assert "Ana keeps bees." in mnemic("query", "bees", *WHO).stdout
 
 
-async def _remember(clone: Clone) -> None:
-    async with clone.database() as db:
-        await remember(db, identity(), memory("Ana keeps bees."))
-
-
-@pytest.mark.parametrize(
-    ("target", "role", "path", "message"),
-    [
-        ("missing/all.dump", "superuser_dsn", str(find_binaries()), "cannot be written"),
-        ("all.dump", "superuser_dsn", "/nowhere", "pg_dump is not on PATH"),
-        # row-level security hides everything from this role, so that its dump would be empty
-        ("all.dump", "service_dsn", str(find_binaries()), "pg_dump ended with exit code 1"),
-    ],
-)
 def test_a_dump_that_fails_is_one_line_and_leaves_the_older_file_as_it_was(
-    mnemic: Command, fresh_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    target: str, role: str, path: str, message: str,
-) -> None:  # fmt: skip
+    mnemic: Command, clean_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "all.dump").write_text("the older dump", encoding="utf-8")
-    monkeypatch.setenv("PATH", path)
-    monkeypatch.setenv("MNEMIC_MIGRATION_URL", getattr(fresh_db, role))
-    result = mnemic("db", "dump", tmp_path / target)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
-    assert (tmp_path / "all.dump").read_text(encoding="utf-8") == "the older dump"
-    assert [file.name for file in tmp_path.iterdir()] == ["all.dump"]
+    for target, dsn, path, message in (
+        ("missing/all.dump", clean_db.superuser_dsn, str(find_binaries()), "cannot be written"),
+        ("all.dump", clean_db.superuser_dsn, "/nowhere", "pg_dump is not on PATH"),
+        # row-level security hides everything from this role, so that its dump would be empty
+        ("all.dump", clean_db.service_dsn, str(find_binaries()), "pg_dump ended with exit code 1"),
+    ):
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.setenv("MNEMIC_MIGRATION_URL", dsn)
+        result = mnemic("db", "dump", tmp_path / target)
+        assert (result.exit_code, result.stdout, message in result.stderr) == (2, "", True), message
+        assert [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()] == ["the older dump"]
 
 
 @pytest.mark.thorough
 def test_the_embedded_server_needs_no_setting_but_its_directory(server: Server, tmp_path: Path) -> None:
     """In processes of their own, on the run's server, which they join as any second process does."""
-    environment = {**os.environ, "MNEMIC_DATA_DIR": str(run_directory())}
-
-    def run(*words: str) -> str:
-        command = [sys.executable, "-m", "mnemic", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-    assert "ran" in json.loads(run("db", "migrate", "--json"))
-    file = tmp_path / "all.dump"
-    assert json.loads(run("db", "dump", str(file), "--json"))["bytes"] == file.stat().st_size > 0
+    directory, file = str(run_directory()), tmp_path / "all.dump"
+    migrated = run_python("-m", "mnemic", "db", "migrate", "--json", MNEMIC_DATA_DIR=directory)
+    assert "ran" in json.loads(migrated.stdout)
+    dumped = run_python("-m", "mnemic", "db", "dump", str(file), "--json", MNEMIC_DATA_DIR=directory)
+    assert json.loads(dumped.stdout)["bytes"] == file.stat().st_size > 0
     assert file.read_bytes().startswith(b"PGDMP")
 
 
@@ -143,18 +131,6 @@ def test_a_token_alone_is_on_standard_output_and_holds_for_its_days(
     short = json.loads(mnemic("token", "--user", "ana", "--days", "3", "--json").stdout)["token"]
     assert decode_token(short, KEY, now + timedelta(days=2)) is not None
     assert decode_token(short, KEY, now + timedelta(days=4)) is None
-
-
-def run_python(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 @pytest.mark.thorough

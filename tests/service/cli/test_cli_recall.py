@@ -1,6 +1,5 @@
 """`mnemic query`, `recall`, `memories` and `history`: what is found and stored, and nothing that steers a terminal."""
 
-import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -11,12 +10,12 @@ import psycopg
 import pytest
 
 from mnemic.service.cli import recall as command
-from mnemic.state.records import Explanation, Found, NewMemory, Supersession
+from mnemic.state.records import Explanation, Found, Supersession
 from mnemic.storage import memories as stored_memories
-from tests.service.cli.conftest import Command
+from tests.service.cli.conftest import Command, prepare
 from tests.support.searching import fact
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, remember
+from tests.support.worlds import MORNING, identity, memory, operate, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
@@ -28,8 +27,7 @@ STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedur
 @pytest.fixture
 def recall(mnemic: Command, clean_db: Clone) -> Any:
     """What `mnemic query catalogue` with these options finds, as contents."""
-
-    asyncio.run(_keep(clean_db, TASK, TONE, SHARED, STEPS))
+    prepare(clean_db, lambda db: remember(db, identity(), TASK, TONE, SHARED, STEPS))
 
     def run(*options: object) -> Any:
         return {item["content"] for item in json.loads(mnemic("query", "catalogue", *WHO, *options, "--json").stdout)}
@@ -40,15 +38,10 @@ def recall(mnemic: Command, clean_db: Clone) -> Any:
 NARROWED: list[tuple[list[str], set[Any]]] = [
     ([], {TASK, TONE, SHARED}),
     (["--role", "planner"], {TASK, SHARED}),
-    (["--role", "stylist"], {TONE}),
-    (["--role", "owner", "--category", "procedural"], {STEPS}),
-    (["--category", "tone"], {TONE}),
-    (["--category", "tone", "--category", "tasks"], {TASK, TONE, SHARED}),
+    (["--role", "owner", "--category", "procedural", "--category", "tone"], {STEPS, TONE}),
     (["--scope", "agent"], {SHARED}),
-    (["--scope", "agent", "--scope", "user"], {TASK, TONE, SHARED}),
     (["--filter", "importance_min=3"], {TASK}),
     (["--filter", "importance_max=3", "--filter", "pinned=false", "--filter", "user_id=ana"], {TONE}),
-    (["--filter", "pinned=true"], set()),
     (["--since", "2020-01-01", "--search-type", "text"], {TASK, TONE, SHARED}),
     (["--before", "2020-01-01"], set()),
     (["--top-k", "1", "--search-type", "text", "--category", "tone"], {TONE}),
@@ -66,7 +59,7 @@ def test_every_option_narrows_the_request(recall: Any) -> None:
 def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
     for options, reason in (
         (["--role", "planner", "--category", "tone"], "not allowed for this role: tone"),
-        (["--role", " "], "--role: an id is printable text"),
+        (["--role", " "], "role: an id is printable text"),
         (["--scope", "everybody"], "scopes: Input should be 'session'"),
         (["--filter", "importance_min"], "--filter is written as NAME=VALUE"),
         (["--filter", "importance_min=9"], "filters.importance_min: "),
@@ -76,15 +69,9 @@ def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
         assert (result.exit_code, result.stderr.count("\n"), reason in result.stderr) == (2, 1, True), options
 
 
-def test_explain_says_how_each_score_came_about(mnemic: Command, recall: Any) -> None:
+def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Command, recall: Any) -> None:
     shown = mnemic("query", "catalogue", *WHO, "--explain").stdout
-    grounds = [line for line in shown.splitlines() if "words 0." in line]
-    assert len(grounds) == 3
-    assert all(" = " in line for line in grounds)
-    assert "words" not in mnemic("query", "catalogue", *WHO).stdout
-
-
-def test_the_grounds_name_what_was_added_and_what_came_along() -> None:
+    assert sum("words 0." in line and " = " in line for line in shown.splitlines()) == 3
     found = Found(
         item_id=TASK.id, kind="fact", scope_key="user:ana", category="tasks", subject="Ana", content=TASK.content,
         dated=MORNING, importance=4, score=0.98,
@@ -110,19 +97,14 @@ def world(clean_db: Clone) -> dict[str, UUID]:
     old, new = memory("Ana works for the harbour office."), memory("Ana works for the ferry line.")
     consolidation = memory("Ana is direct.\nShe wants short answers.", kind="consolidation")
     hostile = memory(HOSTILE, valid_from=MORNING + timedelta(days=1))
-    asyncio.run(_store(clean_db, old, new, consolidation, hostile))
+    change = Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING + timedelta(days=30)
+    prepare(
+        clean_db,
+        lambda db: remember(db, identity(), old, consolidation, hostile),
+        lambda db: remember(db, identity(), new),
+        lambda db: operate(db, identity(), lambda scoped: stored_memories.supersede(scoped, [change])),
+    )
     return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
-
-
-async def _store(clone: Clone, old: NewMemory, new: NewMemory, *others: NewMemory) -> None:
-    who = identity()
-    async with clone.database() as db:
-        await remember(db, who, old, *others)
-        await remember(db, who, new)
-        async with db.scoped(who) as scoped:
-            await scoped.begin_operation("formation")
-            change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
-            await stored_memories.supersede(scoped, [(change, MORNING + timedelta(days=30))])
 
 
 def folded(text: str) -> str:
@@ -149,34 +131,20 @@ def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -
     assert "no memory of this id" in result.stderr
 
 
-def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, clean_db: Clone) -> None:
-    steps = replace(memory("1. Ring the bell.", kind="procedure"), category="procedural")
-    asyncio.run(_keep(clean_db, steps))
-    listed = json.loads(mnemic("memories", *WHO, "--json").stdout)
-    assert [item["id"] for item in listed] == [str(steps.id)]
-    assert json.loads(mnemic("history", steps.id, *WHO, "--json").stdout)
-    assert json.loads(mnemic("query", "Who rings the bell?", *WHO, "--json").stdout) == []
-
-
-async def _keep(clone: Clone, *new: NewMemory) -> None:
-    async with clone.database() as db:
-        await remember(db, identity(), *new)
+def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, recall: Any) -> None:
+    assert str(STEPS.id) in {item["id"] for item in json.loads(mnemic("memories", *WHO, "--json").stdout)}
+    assert json.loads(mnemic("history", STEPS.id, *WHO, "--json").stdout)
+    assert STEPS.content not in recall()
 
 
 def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(
     mnemic: Command, world: dict[str, UUID], superuser: psycopg.Connection
 ) -> None:
-    superuser.execute("select mnemic.set_protection('harbor', %s, true, 'admin')", (world["new"],))
-    with superuser.transaction():
-        superuser.execute("set local role mnemic_owner")
-        superuser.execute(
-            "select mnemic.open_operation('harbor', gen_random_uuid(), 'a', 'admin', 'x', null, null, '{}')"
-        )
-        superuser.execute("update mnemic.memories set pinned = true where id in (%(new)s, %(old)s)", world)
-    living = folded(mnemic("memories", *WHO).stdout)
+    superuser.execute("set session_replication_role = replica")
+    superuser.execute("update mnemic.memories set pinned = true, protected = id = %(new)s", world)
+    living, everything = (folded(mnemic("memories", *WHO, *words).stdout) for words in ((), ("--all",)))
     assert f"fact, protected, pinned Ana works for the ferry line. {world['new']}" in living
     assert "harbour office" not in living
-    everything = folded(mnemic("memories", *WHO, "--all").stdout)
     for shown in ("fact, pinned, superseded", "harbour office", "until 2026-04-01", str(world["new"])[:8]):
         assert shown in everything
     only = json.loads(mnemic("memories", *WHO, "--kind", "consolidation", "--json").stdout)
@@ -212,18 +180,10 @@ def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world
     assert "ferry line" in recalled["context"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("query", "badge"), ("recall", "Do you remember my badge?"), ("memories",), ("history", "hostile")],
-)
-def test_stored_control_characters_and_markup_reach_no_terminal(
-    mnemic: Command, world: dict[str, UUID], words: tuple[str, ...]
-) -> None:
-    command = [world["hostile"] if word == "hostile" else word for word in words]
-    result = mnemic(*command, *WHO)
-    assert "[bold]badge[/bold]" in result.stdout
-    assert not [char for char in result.stdout if not char.isprintable() and char != "\n"]
-    as_json = mnemic(*command, *WHO, "--json").stdout
-    assert "badge" in as_json
-    assert not [char for char in as_json if not char.isprintable() and char != "\n"]
-    json.loads(as_json)
+def test_stored_control_characters_and_markup_reach_no_terminal(mnemic: Command, world: dict[str, UUID]) -> None:
+    recall = ("recall", "Do you remember my badge?")
+    for words in (recall, ("query", "badge"), ("memories",), ("history", world["hostile"])):
+        result, as_json = mnemic(*words, *WHO), mnemic(*words, *WHO, "--json")
+        assert "[bold]badge[/bold]" in result.stdout
+        assert "badge" in str(json.loads(as_json.stdout))
+        assert not [char for char in result.stdout + as_json.stdout if not char.isprintable() and char != "\n"], words

@@ -1,6 +1,5 @@
 """`mnemic undo`, `restore`, `as-of`: what is shown first, who is asked, what is refused; and `mnemic audit`."""
 
-import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 
 from mnemic.policy.governance.audit import check_export
 from mnemic.state.governance import EXPLANATIONS
-from tests.service.cli.conftest import Command
-from tests.support.audited import CUT, EVENTS, KEY, Story, tampered, tell
+from mnemic.storage.database import Database
+from tests.service.cli.conftest import Command, prepare
+from tests.support.audited import CUT, EVENTS, KEY, tampered, tell
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states
 from tests.support.server import Clone
 from tests.support.worlds import remember
@@ -24,29 +24,26 @@ BEES, BOAT, CREW = "Ana keeps bees.", "Ana has a boat.", "The crew has a boat."
 WAYS = [PERSON, BLIND]
 SINCE = "2026-03-02T09:14:00Z"
 OP = str(UUID(int=1))
-ALONE = "goes with --user: an administrator names the scope key alone"
+ALONE = "--session and --group go with --user: an administrator names the scope key alone"
 
 
 @pytest.fixture
-def ops(clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+def ops(clean_db: Clone, superuser: psycopg.Connection) -> list[UUID]:
     """Two memories stored as one operation, and one of them forgotten by another; oldest first."""
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
-    asyncio.run(_store(clean_db))
+    prepare(clean_db, _store)
     return op_ids(superuser)
 
 
-async def _store(clone: Clone) -> None:
-    async with clone.database() as db:
-        bees, _ = await saved(db, BEES, BOAT)
-        await forgotten(db, bees)
-        await saved(db, CREW, key="group:crew")
+async def _store(db: Database) -> None:
+    bees, _ = await saved(db, BEES, BOAT)
+    await forgotten(db, bees)
+    await saved(db, CREW, key="group:crew")
 
 
-async def _double(clone: Clone) -> None:
-    async with clone.database() as db:
-        (twice,) = await saved(db, "Ana sails.")
-        await forgotten(db, twice)
-        await remember(db, ANA, again(twice))
+async def _double(db: Database) -> None:
+    (twice,) = await saved(db, "Ana sails.")
+    await forgotten(db, twice)
+    await remember(db, ANA, again(twice))
 
 
 # -- whether it is done
@@ -59,7 +56,7 @@ def test_it_only_shows_without_yes_and_says_how_it_is_undone_with_it(
     before = everything(superuser)
     shown = mnemic("undo", ops[1], *who)
     assert shown.exit_code == 1
-    assert "1 memory would change" in shown.stdout
+    assert "memories that would change: 1" in shown.stdout
     assert "soft_deleted → active" in shown.stdout
     assert "--yes does it" in shown.stderr
     dry, as_json = mnemic("undo", ops[1], *who, "--dry-run"), mnemic("undo", ops[1], *who, "--dry-run", "--json")
@@ -90,7 +87,7 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
     before = everything(superuser)
     shown, refused = mnemic("undo", ops[0], *PERSON), mnemic("undo", ops[0], *PERSON, "--yes")
     assert (shown.exit_code, refused.exit_code) == (1, 2)
-    assert "1 later operation on the same memories" in shown.stdout
+    assert "(--cascade undoes them too): 1" in shown.stdout
     assert f"{ops[1]} formation" in shown.stdout
     assert "nothing would change" not in shown.stderr
     assert everything(superuser) == before
@@ -99,13 +96,13 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         "select mnemic.set_protection('harbor', id, true, 'admin') from mnemic.memories where content = %s", (BOAT,)
     )
     kept = mnemic("undo", ops[0], *PERSON, "--cascade")
-    assert (kept.exit_code, "1 memory protected" in kept.stdout) == (1, True)
+    assert (kept.exit_code, "memories protected, " in kept.stdout) == (1, True)
     assert "protected" not in mnemic("undo", ops[0], *BLIND, "--cascade").stdout
     assert mnemic("undo", ops[0], *BLIND, "--cascade", "--yes").exit_code == 0
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "soft_deleted", CREW: "active"}
-    asyncio.run(_double(clean_db))
+    prepare(clean_db, _double)
     twin = mnemic("undo", op_ids(superuser)[-2], *PERSON)
-    assert (twin.exit_code, "1 memory living today in the way" in twin.stdout) == (1, True)
+    assert (twin.exit_code, "memories living today in the way" in twin.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +111,18 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         (("undo", *PERSON), "name operations"),
         (("undo", *BLIND, "--since", SINCE), "name operations"),
         (("undo", OP, *BLIND, "--session", "s1"), "name operations"),
-        (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "only one of them: "),
-        (("undo", OP, *PERSON, "--refinement", OP), "only one of them: name operations"),
+        (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "name operations"),
+        (("undo", OP, *PERSON, "--refinement", OP), ": one of them"),
         (("undo", OP, *PERSON, "--yes", "--dry-run"), "say one of them"),
         (("undo", OP, *PERSON, "--yes"), "No such operation"),
-        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "with its zone, such as"),
-        (("restore", "user:ana", *PERSON, "--at", SINCE[:-1]), "with its zone, such as"),
+        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: Input should have timezone"),
+        (
+            ("restore", "user:ana", *PERSON, "--at", SINCE[:-1]),
+            "moment: a seq of the history, or a datetime",
+        ),
         (("restore", "group:crew", *PERSON, "--at", "0"), "without --user"),
-        (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), f"--session {ALONE}"),
-        (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), f"--group {ALONE}"),
+        (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), ALONE),
+        (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), ALONE),
         (("undo", OP, *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
     ],
 )
@@ -136,10 +136,10 @@ def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
 
 
 def test_an_administrator_on_a_server_of_ones_own_needs_its_dsn(
-    mnemic: Command, ops: list[UUID], monkeypatch: pytest.MonkeyPatch
+    mnemic: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MNEMIC_ADMIN_URL")
-    for words in (("undo", ops[1]), ("as-of", "user:ana", "--at", 0), ("audit", "log")):
+    for words in (("undo", OP), ("protect", OP), ("purge", "--yes"), ("audit", "log")):
         result = mnemic(*words, *BLIND)
         assert (result.exit_code, "MNEMIC_ADMIN_URL" in result.stderr) == (2, True)
 
@@ -191,33 +191,19 @@ def test_the_audit_names_the_administrator_who_acted(mnemic: Command, ops: list[
     assert [item["actor"] for item in log if item["actor_kind"] == "admin"] == ["administrator", "keeper", "keeper"]
 
 
-@pytest.mark.parametrize(("command", "usage"), [("undo", "[OP]..."), ("erase", "[ID]...")])
-def test_the_usage_shows_brackets_once(mnemic: Command, command: str, usage: str) -> None:
-    shown = mnemic(command, "--help").stdout
-    assert (usage in shown, f"[{usage}" in shown) == (True, False)
-
-
 # -- the audit
 
 
 @pytest.fixture
-def story(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> Story:
-    monkeypatch.setenv("MNEMIC_ADMIN_URL", clean_db.administrator_dsn)
+def file(clean_db: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file to be; there is a history with something of everything, and a key for anchors."""
     monkeypatch.setenv("MNEMIC_ANCHOR_KEY", KEY)
-    return asyncio.run(_told(clean_db))
-
-
-async def _told(clone: Clone) -> Story:
-    async with clone.database() as db:
-        return await tell(clone, db)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+    prepare(clean_db, lambda db: tell(clean_db, db))
     return tmp_path / "file"
 
 
-def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection, story: Story) -> None:
+@pytest.mark.usefixtures("file")
+def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection) -> None:
     whole = mnemic("audit", "verify", *BLIND)
     assert (whole.exit_code, whole.stdout) == (0, "nothing is wrong\n")
     assert "without --anchors" in whole.stderr
@@ -227,18 +213,18 @@ def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psy
     result, as_json = mnemic("audit", "verify"), mnemic("audit", "verify", *BLIND, "--json")
     assert (result.exit_code, as_json.exit_code) == (1, 1)
     assert f"hash: {EXPLANATIONS['hash']}" in " ".join(result.stdout.split())
-    assert f"memory {story.porto}" in result.stdout
     (problem,) = json.loads(as_json.stdout)
-    assert (problem["problem"], problem["seq"], problem["memory_id"]) == ("hash", 4, str(story.porto))
+    assert f"memory {problem['memory_id']}" in result.stdout
+    assert (problem["problem"], problem["seq"]) == ("hash", 4)
     assert problem["explanation"] == EXPLANATIONS["hash"]
 
     tampered(superuser, "update history set actor = 'nobody', prev = sha256('')", "delete from history_contents")
     found = len(json.loads(mnemic("audit", "verify", "--json").stdout))
     assert found > 50
-    assert f"and {found - 50} more" in mnemic("audit", "verify").stdout
+    shown = mnemic("audit", "verify").stdout
+    assert (f"problems: {found};" in shown, shown.count("harbor") <= 50) == (True, True)
 
 
-@pytest.mark.usefixtures("story")
 def test_an_anchor_sees_the_end_cut_off(
     mnemic: Command, superuser: psycopg.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,13 +238,12 @@ def test_an_anchor_sees_the_end_cut_off(
     seen, refused = mnemic("audit", "verify", "--anchors", file), mnemic("audit", "anchor", *BLIND, file)
     assert (seen.exit_code, seen.stderr) == (1, "")
     assert f"cut: {EXPLANATIONS['cut']}" in " ".join(seen.stdout.split())
-    assert (refused.exit_code, "2 problems" in refused.stdout) == (2, True)  # each of the two anchors
+    assert (refused.exit_code, "problems: 2" in refused.stdout) == (2, True)  # each of the two anchors
     monkeypatch.delenv("MNEMIC_ANCHOR_KEY")
     keyless = mnemic("audit", "anchor", *BLIND, file)
     assert (keyless.exit_code, "MNEMIC_ANCHOR_KEY" in keyless.stderr) == (2, True)
 
 
-@pytest.mark.usefixtures("story")
 def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command, file: Path) -> None:
     printed = mnemic("audit", "export", *PERSON)
     assert (printed.exit_code, printed.stdout.isascii()) == (0, True)
@@ -284,11 +269,10 @@ def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command,
     assert mnemic("audit", "check", file.parent / "missing").exit_code == 2
 
 
-@pytest.mark.usefixtures("story")
+@pytest.mark.usefixtures("file")
 def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
-    def log(*words: object) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(mnemic("audit", "log", *words, "--json").stdout)
-        return found
+    def log(*words: object) -> Any:
+        return json.loads(mnemic("audit", "log", *words, "--json").stdout)
 
     operations = log(*BLIND)
     assert [item["reason"] for item in operations][:3] == ["formation", "protection", "formation"]

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.support.served import (
     serving,
     talk,
     turn,
+    words,
 )
 from tests.support.server import Server
 from tests.support.threads import said
@@ -41,29 +42,19 @@ def without_agents(server: Server, template: str, tmp_path_factory: pytest.TempP
         yield running
 
 
-async def _clients(served: Served, stack: AsyncExitStack) -> Any:
+@asynccontextmanager
+async def clients(served: Served) -> AsyncIterator[Any]:
     """One person's tokens: one for every agent, three that name theirs; and another person's."""
     agents = {"free": [], "guide": ["guide"], "pilot": ["pilot"], "both": ["guide", "pilot"]}
-    clients = {name: served.client("ana", agents=named) for name, named in agents.items()}
-    clients["bea"] = served.client("bea")
-    return SimpleNamespace(**{name: await stack.enter_async_context(client) for name, client in clients.items()})
+    async with AsyncExitStack() as stack:
+        named = {name: await stack.enter_async_context(served.client(agents=of)) for name, of in agents.items()}
+        yield SimpleNamespace(**named, bea=await stack.enter_async_context(served.client("bea")))
 
 
 @pytest.fixture
 async def ana(served: Served) -> AsyncIterator[Any]:
-    async with AsyncExitStack() as stack:
-        yield await _clients(served, stack)
-
-
-async def words(client: LangGraphClient, thread: str) -> list[Any]:
-    state: Any = await client.threads.get_state(thread)
-    return list(state["values"]["messages"])
-
-
-async def streamed(client: LangGraphClient, thread: str, run: str) -> list[tuple[str, Any]]:
-    """What comes when a run and its thread are joined: the server answers first, and refuses within the stream."""
-    parts = [(part.event, part.data) async for part in client.runs.join_stream(thread, run)]
-    return parts + [(part.event, part.data) async for part in await client.threads.join_stream(thread)]
+    async with clients(served) as found:
+        yield found
 
 
 @pytest.mark.parametrize("stranger", ["guide", "bea"])
@@ -77,9 +68,9 @@ async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(ana: Any, s
     assert foreign == {name: await refusal(made) for name, made in nowhere.items()}
     # to copy what is not there is a conflict to the server
     assert {name: status for name, status in foreign.items() if status != 404} == {"copy": 409}
-    assert {(event, data["error"]) for event, data in await streamed(client, thread, run)} == {
-        ("error", "HTTPException")
-    }
+    for stream in (client.runs.join_stream(thread, run), await client.threads.join_stream(thread)):
+        # the server answers first, and refuses within the stream
+        assert [(part.event, part.data["error"]) async for part in stream] == [("error", "HTTPException")]
     for asked in ({}, {"metadata": {"owner": "ana"}}, {"metadata": PILOT}):
         assert thread not in await ids(client, **asked)
     assert await refusal(client.threads.create(thread_id=thread, if_exists="do_nothing")) == 409
@@ -93,8 +84,7 @@ async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has
     without_agents: Served,
 ) -> None:
     """Behind the rules the checkpointer still goes by the token."""
-    async with AsyncExitStack() as stack:
-        ana = await _clients(without_agents, stack)
+    async with clients(without_agents) as ana:
         thread = await talk(ana.free, **PILOT)
         assert (await ana.free.threads.get_state(thread))["values"]
         assert (await ana.guide.threads.get(thread))["values"]
@@ -104,17 +94,12 @@ async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("made", ["before", "with its first run"])
-async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Any, made: str) -> None:
-    if made == "before":
-        thread = await talk(ana.free)
-    else:
-        thread = str(uuid.uuid4())
-        await turn(ana.free, thread, "Hello", if_not_exists="create")
+async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(ana: Any) -> None:
+    thread = await talk(ana.free)
     run = await run_of(ana.free, thread)
     for client in (ana.free, ana.guide, ana.both):
         assert (await metadata(client, thread))["agent_id"] == "guide"
-        assert len(await words(client, thread)) == 2
+        assert len(words((await client.threads.get_state(thread))["values"])) == 2
         assert thread in await ids(client)
         assert await run_of(client, thread) == run
     for client in (ana.pilot, ana.bea):
@@ -122,7 +107,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
         assert thread not in await ids(client)
     await turn(ana.guide, thread, "And on.")
     copied: Any = await ana.guide.threads.copy(thread)
-    assert len(await words(ana.both, copied["thread_id"])) == 4
+    assert len(words((await ana.both.threads.get_state(copied["thread_id"]))["values"])) == 4
     assert await refusal(ana.pilot.threads.get_state(copied["thread_id"])) == 404
     await ana.guide.threads.delete(thread)
     assert await refusal(ana.free.threads.get(thread)) == 404
@@ -143,11 +128,14 @@ async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide
         assert await refusal(turn(client, empty, "Mine?")) == 404
 
 
-async def test_whose_agents_a_thread_is_does_not_change(ana: Any) -> None:
+async def test_whose_thread_it_is_does_not_change(ana: Any) -> None:
+    """Neither its person nor its agent, by whatever a client says of it."""
     thread = await talk(ana.free, **PILOT)
     for client in (ana.free, ana.pilot):
-        await client.threads.update(thread, metadata={**GUIDE, "note": "mine"})
-        assert (await metadata(client, thread))["agent_id"] == "pilot"
+        await client.threads.update(thread, metadata={**GUIDE, "owner": "bea", "note": "mine"})
+        now = await metadata(client, thread)
+        assert {name: now[name] for name in ("owner", "agent_id", "note")} == {**PILOT, "owner": "ana", "note": "mine"}
+    assert (await metadata(ana.free, await new_thread(ana.free, owner="bea")))["owner"] == "ana"
     told: Any = {"input": said("Whose?"), "context": GUIDE, "metadata": PILOT, "config": {"metadata": PILOT}}
     assert await refusal(turn(ana.free, thread, **told)) == 409
     assert await refusal(turn(ana.guide, thread, **told)) == 404
@@ -168,7 +156,8 @@ async def test_another_agents_run_is_refused_wherever_it_is_named(ana: Any, serv
     for where in (thread, None):
         assert await refusal(ana.guide.runs.wait(where, assistant, input=said(text), **asked)) == 403
     assert await ana.guide.runs.list(thread) == []
-    assert served.execute("select content from mnemic.messages where content = %s", text) == []
+    with served.clone.as_superuser() as superuser:
+        assert superuser.execute("select from mnemic.messages where content = %s", (text,)).fetchall() == []
     assert await refusal(ana.pilot.runs.wait(None, assistant, input=said(text), **asked)) == 200
 
 
