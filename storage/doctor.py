@@ -75,10 +75,9 @@ async def check(database: Database) -> list[Finding]:
             unfit, pending = differences(recorded)
             wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
             found["migrations"] += [(difference, None) for difference in wrong]
-    mode = await pooler_mode(database.dsn) if pooled else None
-    if database.settings.pooler == "none" and mode == "transaction":
+    mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
+    if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
-    setting = database.settings.pooler
     prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
     notes = {"pooler": f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}"}
     return [
@@ -101,8 +100,7 @@ async def require_sound(database: Database) -> None:
 
 
 def _values() -> dict[str, Any]:
-    roles = {"service": SERVICE_ROLE, "administrator": ADMIN_ROLE}
-    compared = [(own.table, own.name, roles[own.name], setting) for own in POLICIES for setting in own.settings]
+    compared = [(own.table, own.name, own.role, setting) for own in POLICIES for setting in own.settings]
     return {
         "server": MINIMUM_SERVER,
         "fixed": list(FIXED_SERVERS),
