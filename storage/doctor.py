@@ -100,7 +100,8 @@ async def require_sound(database: Database) -> None:
 
 
 def _values() -> dict[str, Any]:
-    compared = [(own.table, own.name, own.role, setting) for own in POLICIES for setting in own.settings]
+    roles = {"service": SERVICE_ROLE, "administrator": ADMIN_ROLE}
+    compared = [(own.table, own.name, roles[own.name], setting) for own in POLICIES for setting in own.settings]
     return {
         "server": MINIMUM_SERVER,
         "fixed": list(FIXED_SERVERS),
