@@ -56,11 +56,6 @@ class Account:
                 return directory
         return None
 
-    def give(self, path: Path) -> None:
-        """Make a file or directory that this process has just created the account's own."""
-        if self.switched:
-            os.chown(path, self.uid, self.gid)
-
     def run(self, argv: Sequence[str | Path]) -> str:
         """Run one of the server's tools to its end and return what it printed."""
         tool = Path(argv[0]).name

@@ -191,7 +191,7 @@ def private_socket_dir(base: Path, account: Account) -> Path:
         )
     with suppress(FileExistsError):
         directory.mkdir(0o700)
-        account.give(directory)
+        os.chown(directory, account.uid, account.gid)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or stat.S_IMODE(status.st_mode) & 0o077:
         raise EmbeddedPostgresError(
