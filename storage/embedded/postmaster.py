@@ -51,15 +51,15 @@ def exclusive(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def try_exclusive(path: Path) -> int | None:
-    """A descriptor that holds the lock until it and all its inherited copies are closed, or None if others hold it."""
-    descriptor = open_private(path)
+def close_last(descriptor: int) -> bool:
+    """Close a descriptor of a lock; whether nobody else holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        return False
+    finally:
         os.close(descriptor)
-        return None
-    return descriptor
+    return True
 
 
 class _PidFile(NamedTuple):
@@ -162,10 +162,7 @@ class Postmaster:
         return self._is_gone()
 
     def _is_gone(self) -> bool:
-        descriptor = try_exclusive(self._lock)
-        if descriptor is not None:
-            os.close(descriptor)
-        return descriptor is not None
+        return close_last(open_private(self._lock))
 
     def _logged_since(self, start: int) -> str:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()

@@ -22,6 +22,7 @@ from mnemic.storage.embedded.binaries import Account, find_binaries, major_versi
 from mnemic.storage.embedded.postmaster import (
     PORT,
     Postmaster,
+    close_last,
     exclusive,
     is_listening,
     open_private,
@@ -154,13 +155,7 @@ class EmbeddedPostgres:
         """Gives this process's share up; whether nobody else has one now."""
         atexit.unregister(self.stop)
         self._socket_dir, self._holder = None, 0
-        try:
-            fcntl.flock(self._share, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(self._share)
-        return True
+        return close_last(self._share)
 
     def _boot(self, account: Account) -> Path:
         programs = reachable_binaries(find_binaries(), self.base, account)
