@@ -18,7 +18,7 @@ from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.governance.retention import forgettable
 from mnemic.operations.messages.incoming import require_storable
 from mnemic.operations.messages.transcript import spoken, transcript, without_contents
-from mnemic.operations.run.graph import AnyGraph, stream_progress
+from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.turn import form_later, observe_turn, recall_turn
@@ -38,7 +38,7 @@ _IMPORTANT = 4
 
 async def recall(state: SupervisorState, runtime: Runtime[Identity], recalls: AnyGraph) -> SupervisorState:
     """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
-    stream_progress(runtime, "recall")
+    runtime.stream_writer({"step": "recall"})
     messages = state["messages"]
     if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
         raise InvalidInputError("messages: a turn begins with a message of the user")
@@ -57,7 +57,7 @@ async def answer(
     tools: Sequence[BaseTool],
 ) -> SupervisorState:
     """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
-    stream_progress(runtime, "answer")
+    runtime.stream_writer({"step": "answer"})
     identity = _identity(runtime)
     if "memory_context" not in state:
         state = {**state, **await recall_turn(recalls, identity, state["messages"])}
@@ -84,7 +84,7 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     questions = state["questions"]
     memories = {question["id"]: question for question in questions.values()}
     consent = interrupt({"action": _FORGET, "memories": list(memories.values())}, response_schema=Consent)
-    stream_progress(runtime, "confirm")
+    runtime.stream_writer({"step": "confirm"})
     return {"declined": [] if consent.approved else list(questions)}
 
 
@@ -94,7 +94,9 @@ async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: To
     calls = {str(call["id"]): call for call in last.tool_calls} if isinstance(last, AIMessage) else {}
     declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
     wanted = [call for call_id, call in calls.items() if call_id not in declined]
-    stream_progress(runtime, "tools", [name for call in wanted if (name := call["name"]) in node.tools_by_name])
+    # names alone: what a model writes into its calls is for no stream
+    names = [name for call in wanted if (name := call["name"]) in node.tools_by_name]
+    runtime.stream_writer({"step": "tools", "tools": names})
     refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
     asking = AIMessage("", tool_calls=wanted)
     answered = await node.ainvoke({**state, "messages": [*earlier, asking]})
@@ -106,7 +108,7 @@ async def observe(
     state: SupervisorState, resources: Resources, runtime: Runtime[Identity], formation: AnyGraph
 ) -> SupervisorState:
     """Stores the turn, and has formed what is due; it waits for no model."""
-    stream_progress(runtime, "observe")
+    runtime.stream_writer({"step": "observe"})
     identity = _identity(runtime)
     await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
     form_later(resources, formation, identity)

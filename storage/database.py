@@ -49,7 +49,6 @@ _SCOPE: LiteralString = (
     # the values decide nothing about the plan, and to plan a search for its values takes as long as to run it
     " set local plan_cache_mode = force_generic_plan"
 )
-_AGENT: LiteralString = _LIMITS + " set local mnemic.agent_id = %(agent_id)s; set local timezone = 'UTC'"
 #: The same without a BEGIN, for the one transaction that a pipeline is; in one column, for each would be read. The
 #: library's statements are planned once, since their values decide nothing.
 _THREADS: LiteralString = (
@@ -163,8 +162,7 @@ class Database:
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
         queued = self._recalls.turn() if for_recall else nullcontext()
-        begin = _AGENT if administers else _SCOPE
-        async with queued, self._transaction(patience, begin, **scope) as connection:
+        async with queued, self._transaction(patience, _SCOPE, **scope) as connection:
             yield ScopedTransaction(connection, identity, keys, limits["lock"], limits["head"])
 
     async def write(

@@ -75,10 +75,9 @@ async def check(database: Database) -> list[Finding]:
             unfit, pending = differences(recorded)
             wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
             found["migrations"] += [(difference, None) for difference in wrong]
-    mode = await pooler_mode(database.dsn) if pooled else None
-    if database.settings.pooler == "none" and mode == "transaction":
+    mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
+    if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
-    setting = database.settings.pooler
     prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
     notes = {"pooler": f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}"}
     return [

@@ -175,14 +175,10 @@ async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
     await scoped.execute(_SQL["make_private"], {"id": memory_id})
 
 
-async def see_every_category(scoped: ScopedTransaction) -> None:
-    """For the rest of a transaction that does what a role was allowed to ask for: sources are of any category."""
-    await scoped.execute(_SQL["see_categories"], {"categories": ""})
-
-
-async def see_categories(scoped: ScopedTransaction, categories: Sequence[str]) -> None:
-    """For the rest of a transaction that saw every category for a while: these alone, as when it began."""
-    await scoped.execute(_SQL["see_categories"], {"categories": array_text(tuple(categories))})
+async def see_categories(scoped: ScopedTransaction, categories: Sequence[str] | None) -> None:
+    """For the rest of the transaction these alone, or all: sources of what a role may ask for are of any category."""
+    listed = "" if categories is None else array_text(tuple(categories))
+    await scoped.execute(_SQL["see_categories"], {"categories": listed})
 
 
 async def forget(scoped: ScopedTransaction, memory: Memory | LedgerEntry) -> None:

@@ -26,6 +26,11 @@ MINIMUM_VECTOR = (0, 8)
 
 _LOCK = 0x6D6E656D6963  # "mnemic"
 _POLL_SECONDS = 0.05
+_RECORDS: LiteralString = (
+    "create table if not exists migrations (name text primary key, checksum text not null,"
+    " applied_at timestamptz not null default clock_timestamp());"
+    f" grant usage on schema mnemic to {SERVICE_ROLE}; grant select on migrations to {SERVICE_ROLE}"
+)
 _RECORD: LiteralString = (
     "insert into migrations (name, checksum) values (%s, %s)"
     " on conflict (name) do update set checksum = excluded.checksum, applied_at = clock_timestamp()"
@@ -133,19 +138,6 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
                 sql.Identifier(role), sql.Identifier(database), sql.Identifier(vector_schema)
             )
         )
-    await _act_as_owner(connection, vector_schema)
-    await connection.execute(
-        "create table if not exists migrations (name text primary key,"
-        " checksum text not null, applied_at timestamptz not null default clock_timestamp())"
-    )
-    await connection.execute(
-        f"grant usage on schema mnemic to {SERVICE_ROLE}; grant select on migrations to {SERVICE_ROLE}"
-    )
-
-
-async def _act_as_owner(connection: AsyncConnection, vector_schema: str) -> None:
-    await connection.execute(f"set local role {OWNER_ROLE}")
-    await connection.execute(sql.SQL("set local search_path = mnemic, {}").format(sql.Identifier(vector_schema)))
 
 
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
@@ -154,7 +146,11 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
         # rules take every table from a service that runs; whoever is given up in a deadlock comes again
         with suppress(DeadlockDetected):
             async with _alone(connection):
-                await _act_as_owner(connection, vector_schema)
+                await connection.execute(f"set local role {OWNER_ROLE}")
+                await connection.execute(
+                    sql.SQL("set local search_path = mnemic, {}").format(sql.Identifier(vector_schema))
+                )
+                await connection.execute(_RECORDS)
                 record = await connection.execute("select name, checksum from migrations")
                 applied: dict[str, str] = dict(await record.fetchall())
                 unfit, pending = differences(applied)

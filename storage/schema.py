@@ -98,13 +98,12 @@ POLICIES: Final = (
         for table in ("history", "heads", "refinements", "leases")
     ),
 )
-#: Only functions of the owner read and write these.
-_OWNERS_ALONE: Final = ("erasing",)
 
 
 def _isolation() -> str:
     """The statements that enable row security and make every policy."""
-    tables = dict.fromkeys([policy.table for policy in POLICIES] + [*_OWNERS_ALONE])
+    # only functions of the owner read and write the last one
+    tables = dict.fromkeys([*(policy.table for policy in POLICIES), "erasing"])
     return "\n".join(
         [
             *(f"alter table {table} enable row level security, force row level security;" for table in tables),

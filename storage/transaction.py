@@ -53,24 +53,16 @@ def with_parts(statement: LiteralString, *wanted: str) -> LiteralString:
     return _PART.sub(lambda part: part[2] if part[1] in wanted else "", statement)
 
 
-@dataclass(frozen=True)
-class Numbered:
-    """A statement with `$1`, `$2` ... in the place of its named values, and their names in that order."""
-
-    text: bytes
-    names: tuple[str, ...]
-
-
 @cache
-def numbered(statement: LiteralString) -> Numbered:
-    """The statement as the server takes it.
+def numbered(statement: LiteralString) -> tuple[bytes, tuple[str, ...]]:
+    """The statement with `$1`, `$2` ... in the place of its named values, and their names in that order.
 
     psycopg does the same, but forgets what is longer than 4,096 characters: 0.35 ms of every search.
     """
     names = tuple(dict.fromkeys(_VALUE.findall(statement)))
     places = {name: f"${place}" for place, name in enumerate(names, start=1)}
     text = _VALUE.sub(lambda value: places[value[1]], statement).replace("%%", "%")
-    return Numbered(text.encode(), names)
+    return text.encode(), names
 
 
 @lru_cache(maxsize=1024)
@@ -122,29 +114,26 @@ class ScopedTransaction:
     async def _run(
         self, row_factory: AsyncRowFactory[Row], statement: LiteralString, values: Mapping[str, Any]
     ) -> AsyncCursor[Row]:
-        sent = numbered(statement)
+        text, names = numbered(statement)
         named = {"agent_id": self.identity.agent_id, "scope_keys": self.scope_keys, **values}
         # the driver would send a tuple as a row
-        listed = [list(value) if isinstance(value := named[name], tuple) else value for name in sent.names]
-        return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(sent.text, listed, binary=True)
+        listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
+        return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(text, listed, binary=True)
 
-    async def call(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+    async def call(
+        self, function: LiteralString, *values: object, form: LiteralString = _CALL
+    ) -> list[tuple[Any, ...]]:
         """The rows that one of the database's functions returns for these values, in the order of its parameters."""
-        return await self._call(_CALL, function, values)
+        given = {f"value{place}": value for place, value in enumerate(values)}
+        statement = form.format(function, ", ".join(f"%({name})s" for name in given))
+        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **given})
 
     async def call_with_head(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
         """As `call`, of a function that opens an operation or locks the agent's head by itself.
 
         The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
         """
-        return [row[1:] for row in await self._call(_CALL_WITH_HEAD, function, values)]
-
-    async def _call(
-        self, form: LiteralString, function: LiteralString, values: Sequence[object]
-    ) -> list[tuple[Any, ...]]:
-        given = {f"value{place}": value for place, value in enumerate(values)}
-        statement = form.format(function, ", ".join(f"%({name})s" for name in given))
-        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **given})
+        return [row[1:] for row in await self.call(function, *values, form=_CALL_WITH_HEAD)]
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None

@@ -60,7 +60,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
             raise NotForgottenError(obstacle)
         if memory.state not in memories.KEPT:
             return False
-        await memories.see_every_category(scoped)
+        await memories.see_categories(scoped, None)
         if by_model or identity.session_id:
             # a conversation that orders the memory about does bounded damage; without a session, an actor's are all one
             most = resources.settings.forgets_per_session_and_day

@@ -102,7 +102,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
         _, left = await editor.count_lost([entry], "")
-        await memories.see_every_category(editor.scoped)
+        await memories.see_categories(editor.scoped, None)
         await memories.forget(editor.scoped, entry)
         await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
         return left
@@ -177,7 +177,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
 
     async def act(scoped: ScopedTransaction) -> None:
         await refinements.begin_act(scoped, session.claim, "refinement")
-        await memories.see_every_category(scoped)  # a role that refines need not be one that reads journals
+        await memories.see_categories(scoped, None)  # a role that refines need not be one that reads journals
         stored = await memories.insert(scoped, journals, model=model.name, vectors=vectors, run_id=None)
         await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
 

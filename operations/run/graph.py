@@ -1,6 +1,6 @@
 """What graphs are made of: nodes with their resources, runs for a caller, and what a host may see of them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -70,17 +70,6 @@ def hide_untracked(graph: Graph) -> Graph:
     names = graph.stream_channels_list
     graph.stream_channels = [name for name in names if not isinstance(graph.channels[name], UntrackedValue)]
     return graph
-
-
-def stream_progress(runtime: Runtime[Identity], step: str, tools: Sequence[str] = ()) -> None:
-    """Tells a host that streams custom events that a step begins: names, and nothing that anybody said or remembers.
-
-    Args:
-        runtime: of the node.
-        step: its name.
-        tools: those that it uses.
-    """
-    runtime.stream_writer({"step": step, "tools": list(tools)} if tools else {"step": step})
 
 
 def with_resources(provide: Provider, act: Act[State]) -> Node[State]:

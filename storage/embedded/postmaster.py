@@ -41,25 +41,25 @@ def open_private(path: Path) -> int:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock for the block; wait for it before."""
+def exclusive(path: Path) -> Iterator[int]:
+    """Hold the lock for the block, and longer where a process inherits the descriptor; wait for it before."""
     descriptor = open_private(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def try_exclusive(path: Path) -> int | None:
-    """A descriptor that holds the lock until it and all its inherited copies are closed, or None if others hold it."""
-    descriptor = open_private(path)
+def close_last(descriptor: int) -> bool:
+    """Close a descriptor of a lock; whether nobody else holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        return False
+    finally:
         os.close(descriptor)
-        return None
-    return descriptor
+    return True
 
 
 class _PidFile(NamedTuple):
@@ -82,17 +82,15 @@ class Postmaster:
         self.data = base / "data"
         self._lock = base / "server.lock"
         self._log = base / "server.log"
-        self._child: subprocess.Popen[bytes] | None = None
 
     def noted(self) -> _PidFile | None:
         """What postmaster.pid says; None when there is no file or it is not complete yet."""
         try:
-            lines = (self.data / "postmaster.pid").read_text(errors="replace").split("\n")
-            pid = int(lines[0])
+            written = (self.data / "postmaster.pid").read_text(errors="replace").split("\n")
+            lines = [*written, *[""] * 8]  # of a server that starts, the last ones are still to come
+            return _PidFile(int(lines[0]), Path(lines[4]) if lines[4] else None, ready=lines[7].strip() == "ready")
         except (OSError, ValueError):
             return None
-        socket_dir = Path(lines[4]) if len(lines) > 4 and lines[4] else None
-        return _PidFile(pid, socket_dir, ready=len(lines) > 7 and lines[7].strip() == "ready")
 
     def await_ready(self) -> Path | None:
         """Wait for a server that starts or stops; its socket directory when it is ready, None when there is none."""
@@ -118,7 +116,6 @@ class Postmaster:
 
     def boot(self, binaries: Path, account: Account, socket_dir: Path, settings: Mapping[str, str]) -> None:
         """Start the server and wait until it is ready."""
-        self.let_go()  # of one that was killed
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
             self._log.replace(self._log.with_suffix(".log.1"))
         with os.fdopen(open_private(self._log), "ab") as log:
@@ -133,35 +130,23 @@ class Postmaster:
             }
             argv = [str(binaries / "postgres"), "-D", str(self.data)]
             argv += [f"--{name}={value}" for name, value in options.items()]
-            self._child = self._spawn(argv, account, log.fileno())
-        try:
-            ready = self.await_ready()
-        except KeyboardInterrupt:
-            self._child.send_signal(signal.SIGINT)
-            raise
-        if ready is None:
-            self._reap()
+            self._spawn(argv, account, log.fileno())
+        if self.await_ready() is None:
             raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
-    def _spawn(self, argv: list[str], account: Account, log: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, argv: list[str], account: Account, log: int) -> None:
         options = account.process_options
         if noted := self.noted():
             # Nothing of that server is left, as the lock says. Postgres takes the number in this variable for its own
             # and so ignores it in the lock file, which need not be deleted; a server that lives all the same is still
             # noticed by its shared memory.
             options["env"]["PG_GRANDPARENT_PID"] = str(noted.pid)
-        lock = try_exclusive(self._lock)
-        if lock is None:
-            raise EmbeddedPostgresError(f"Processes of an earlier server hold {self._lock}: start again in a moment.")
-        try:
+        with exclusive(self._lock) as lock:
             # Ctrl-C in the starter's terminal is not meant for the other users' server, hence the new session
-            return subprocess.Popen(  # noqa: S603 - our own argument list, no shell
+            child = subprocess.Popen(  # noqa: S603 - our own argument list, no shell
                 argv, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True, **options
             )
-        except OSError as error:
-            raise EmbeddedPostgresError(f"PostgreSQL cannot be run as user {account.name}: {error}") from error
-        finally:
-            os.close(lock)
+        child.returncode = 0  # it may outlive this process, and Python would complain of a forgotten child
 
     def stop(self) -> bool:
         """Stop the server; True when nothing of it is left. A slow shutdown is no error, it ends by itself."""
@@ -172,26 +157,12 @@ class Postmaster:
             deadline = time.monotonic() + _STOP_SECONDS
             while not self._is_gone() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-        if gone := self._is_gone():
-            self._reap()
-        return gone
-
-    def let_go(self) -> None:
-        """Leave the server to its other users; without that, Python complains of a forgotten child process."""
-        if self._child and self._child.poll() is None:
-            self._child.returncode = 0
-        self._child = None
-
-    def _reap(self) -> None:
-        if self._child:
-            with suppress(subprocess.TimeoutExpired):
-                self._child.wait(5)  # its files are closed already, so this is a matter of milliseconds
+            with suppress(ChildProcessError):  # another process may have started it
+                os.waitpid(noted.pid, os.WNOHANG)
+        return self._is_gone()
 
     def _is_gone(self) -> bool:
-        descriptor = try_exclusive(self._lock)
-        if descriptor is not None:
-            os.close(descriptor)
-        return descriptor is not None
+        return close_last(open_private(self._lock))
 
     def _logged_since(self, start: int) -> str:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
@@ -217,7 +188,7 @@ def private_socket_dir(base: Path, account: Account) -> Path:
         )
     with suppress(FileExistsError):
         directory.mkdir(0o700)
-        account.give(directory)
+        os.chown(directory, account.uid, account.gid)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or stat.S_IMODE(status.st_mode) & 0o077:
         raise EmbeddedPostgresError(

@@ -22,6 +22,7 @@ from mnemic.storage.embedded.binaries import Account, find_binaries, major_versi
 from mnemic.storage.embedded.postmaster import (
     PORT,
     Postmaster,
+    close_last,
     exclusive,
     is_listening,
     open_private,
@@ -29,13 +30,11 @@ from mnemic.storage.embedded.postmaster import (
 )
 
 _LINUX = sys.platform == "linux"
-#: For servers whose data may be lost: no write waits for the disk. 20 times as many commits.
-_NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 #: After a crash, sync the file system at once and not file by file: 0.26 s where it took 3.6 s.
 _RECOVERY = {"recovery_init_sync_method": "syncfs"} if _LINUX else {}
-#: pg_trgm and unaccent ask the C library what a letter is, not Postgres' own provider: under plain "C" they drop every
-#: letter beyond ASCII. macOS may lack the first one.
-_LETTER_LOCALES = ("C.UTF-8", "en_US.UTF-8", "C")
+#: Full-text search asks the C library what a letter is, not Postgres' own provider: under plain "C" every sign beyond
+#: ASCII is one. macOS may lack the first of these.
+_LETTERS = "C.UTF-8" if _LINUX else "en_US.UTF-8"
 
 
 def default_data_dir() -> Path:
@@ -55,16 +54,14 @@ class EmbeddedPostgres:
     The first process that starts it makes the data directory and the server, later ones join, and the last one that
     stops or ends takes it down. A process that is killed counts as ended. If all are killed the server stays up
     (26 MiB) until the next user joins and leaves. A server that is killed is started again by the first `start` or
-    `revive`. `settings` are server parameters; they count when this process is the one that starts the server. Without
-    `durable` the server is quick, and a crash of the machine may cost the data.
+    `revive`. `settings` are server parameters; they count when this process is the one that starts the server.
 
     All calls block: use `asyncio.to_thread` in a coroutine. After a fork the child calls `start` for itself.
     """
 
-    def __init__(self, base: Path, *, durable: bool = True, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, base: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.base = base.expanduser().resolve()
-        self._durable = durable
-        self._settings = {**({} if durable else _NOT_DURABLE), **_RECOVERY, **(settings or {})}
+        self._settings = {**_RECOVERY, **(settings or {})}
         #: A descriptor that is locked as one of many users', and whose it is; a forked child takes its own.
         self._share, self._holder = -1, 0
         self._control_lock = self.base / "control.lock"
@@ -80,7 +77,6 @@ class EmbeddedPostgres:
             _prepare_base(self.base, account)
             with exclusive(self._control_lock), ExitStack() as undo:
                 self._join()
-                undo.callback(self._postmaster.let_go)
                 undo.callback(self._leave)
                 self._socket_dir = self._postmaster.await_ready() or self._boot(account)
                 undo.pop_all()
@@ -110,12 +106,10 @@ class EmbeddedPostgres:
             return False
         if not self.base.exists():  # a server whose files are gone ends by itself within a minute
             self._leave()
-            self._postmaster.let_go()
             return False
         with exclusive(self._control_lock):
             socket_dir = self._socket_dir
             stopped = self._leave() and self._postmaster.stop()
-            self._postmaster.let_go()
             if stopped and socket_dir and socket_dir.parent != self.base:
                 with suppress(OSError):  # in the temporary directory; another one makes it again
                     socket_dir.rmdir()
@@ -161,17 +155,11 @@ class EmbeddedPostgres:
         """Gives this process's share up; whether nobody else has one now."""
         atexit.unregister(self.stop)
         self._socket_dir, self._holder = None, 0
-        try:
-            fcntl.flock(self._share, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(self._share)
-        return True
+        return close_last(self._share)
 
     def _boot(self, account: Account) -> Path:
         programs = reachable_binaries(find_binaries(), self.base, account)
-        _ensure_cluster(self._postmaster.data, programs, account, durable=self._durable)
+        _ensure_cluster(self._postmaster.data, programs, account)
         socket_dir = private_socket_dir(self.base, account)
         self._postmaster.boot(programs, account, socket_dir, self._settings)
         return socket_dir
@@ -200,7 +188,7 @@ def _prepare_base(base: Path, account: Account) -> None:
         )
 
 
-def _ensure_cluster(data: Path, programs: Path, account: Account, *, durable: bool) -> None:
+def _ensure_cluster(data: Path, programs: Path, account: Account) -> None:
     """Make the data directory unless it is there; refuse one of another major version."""
     major = major_version(programs, account)
     version = data / "PG_VERSION"
@@ -215,33 +203,25 @@ def _ensure_cluster(data: Path, programs: Path, account: Account, *, durable: bo
     if data.exists():
         raise EmbeddedPostgresError(f"{data} exists and is not a Postgres data directory: move it away.")
     unfinished = data.with_name("data.new")  # renamed when complete: a killed initdb leaves no half directory behind
-    for locale in _LETTER_LOCALES:
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
-        unfinished.mkdir(0o700)
-        account.give(unfinished)
-        try:
-            account.run([programs / "initdb", "-D", unfinished, *_initdb_options(major, locale, durable=durable)])
-            break
-        except EmbeddedPostgresError as error:
-            if "locale" not in str(error) or locale == _LETTER_LOCALES[-1]:
-                raise
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(0o700)
+    os.chown(unfinished, account.uid, account.gid)
+    account.run([programs / "initdb", "-D", unfinished, *_initdb_options(major)])
     unfinished.rename(data)
-    if durable:  # the rename has to survive a power cut: the next start would make a new, empty cluster
-        directory = os.open(data.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    # the rename has to survive a power cut: the next start would make a new, empty cluster
+    directory = os.open(data.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
-def _initdb_options(major: int, locale: str, *, durable: bool) -> list[str]:
-    options = ["-U", "postgres", "-E", "UTF8", "--locale=C", f"--lc-ctype={locale}", "--data-checksums"]
+def _initdb_options(major: int) -> list[str]:
+    options = ["-U", "postgres", "-E", "UTF8", "--locale=C", f"--lc-ctype={_LETTERS}", "--data-checksums"]
     options += ["--auth-local=trust", "--auth-host=reject", "--no-instructions"]
     if major >= 17:  # rules of Postgres' own: an upgrade of the C library cannot spoil an index
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    if not durable:
-        options += ["--no-sync"]
-    elif major >= 17 and _LINUX:  # one system call for the whole file system: 0.27 of the time of file by file
-        options += ["--sync-method=syncfs"]
+        if _LINUX:  # one system call for the whole file system: 0.27 of the time of file by file
+            options += ["--sync-method=syncfs"]
     return options

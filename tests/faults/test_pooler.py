@@ -49,7 +49,7 @@ def pgbouncer(clone: Clone, *, mode: str = "transaction", size: int = 5) -> Iter
     users = (server["user"], "mnemic_app", "mnemic_admin")
     with tempfile.TemporaryDirectory(prefix="mnemic-pooler-") as directory:
         base = Path(directory)
-        account.give(base)
+        os.chown(base, account.uid, account.gid)
         (base / "users").write_text("".join(f'"{user}" "throw-away"\n' for user in users))
         (base / "ini").write_text(
             f"[databases]\n* = host={server['host']} port={server['port']}\n[pgbouncer]\n"

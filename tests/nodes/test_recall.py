@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from mnemic.state.errors import (
     EmbeddingError,
     MissingIdentityError,
 )
-from mnemic.storage.embedded.postmaster import try_exclusive
+from mnemic.storage.embedded.postmaster import exclusive
 from mnemic.storage.embedded.server import EmbeddedPostgres
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -380,9 +379,8 @@ def shut_down(base: Path) -> None:
     pid = int((base / "data" / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGINT)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    while (lock := try_exclusive(base / "server.lock")) is None:
-        time.sleep(0.01)  # a backend notices a moment later that its server is gone
-    os.close(lock)
+    with exclusive(base / "server.lock"):  # a backend notices a moment later that its server is gone
+        pass
 
 
 @pytest.mark.thorough

@@ -1,7 +1,7 @@
 """What each refinement tool does, to the memory it names and to what is searched; and what the tools refuse."""
 
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString
@@ -13,6 +13,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import MAX_CALLS
 from mnemic.storage import memories
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support import erasing
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.refinements import (
@@ -113,26 +114,27 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
 CATEGORIES = "{categories: {}, allowlists: {keeper: {standing: true, categories: [profile, journal]}}}"
 
 
-async def _nothing(*_: object) -> None:
-    """What is left out."""
-
-
-@pytest.mark.parametrize("left_out", [None, "see_every_category", "see_categories"])
+@pytest.mark.parametrize("left_out", ["nothing", "to see all", "to see the role's"])
 async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_shown_no_more(
     clean_db: Clone,
     model: LoopbackModel,
     superuser: psycopg.Connection,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    left_out: str | None,
+    left_out: str,
 ) -> None:
     """With two controls: a deletion that sees what the role reads alone, and one that goes on seeing everything."""
     file = tmp_path / "categories.yaml"
     file.write_text(CATEGORIES, encoding="utf-8")
     source = message("I always want short answers.")
     short, english, hidden = drafts(SHORT, ENGLISH, "Ana mends the bell of the north quay.")
-    if left_out:
-        monkeypatch.setattr(memories, left_out, _nothing)
+    see = memories.see_categories
+
+    async def sees(scoped: ScopedTransaction, categories: Sequence[str] | None) -> None:
+        if left_out != ("to see the role's" if categories else "to see all"):
+            await see(scoped, categories)
+
+    monkeypatch.setattr(memories, "see_categories", sees)
     keeper = erasing.ANA.model_copy(update={"role": "keeper"})
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         first = replace(short, source_message_ids=(source.id,))
@@ -144,7 +146,7 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
         "select distinct living from mnemic.entries where item_id = %s", (source.id,)
     ).fetchall()
     is_hidden, is_the_roles = entries == [(False,)], replies[0].endswith("tokens in 1 memories; target 5,000.")
-    assert (is_hidden, is_the_roles) == (left_out != "see_every_category", left_out != "see_categories")
+    assert (is_hidden, is_the_roles) == (left_out != "to see all", left_out != "to see the role's")
 
 
 # -- several calls, and others meanwhile

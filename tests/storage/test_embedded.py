@@ -28,7 +28,7 @@ CLIENT = """
 import sys
 from pathlib import Path
 from mnemic.storage.embedded.server import EmbeddedPostgres
-server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
+server = EmbeddedPostgres(Path(sys.argv[1]))
 server.start()
 print("started", flush=True)
 sys.stdin.read()
@@ -39,7 +39,7 @@ FORKING = """
 import os, sys
 from pathlib import Path
 from mnemic.storage.embedded.server import EmbeddedPostgres
-server = EmbeddedPostgres(Path(sys.argv[1]), durable=False)
+server = EmbeddedPostgres(Path(sys.argv[1]))
 server.start()
 from_child, to_parent = os.pipe()
 from_parent, to_child = os.pipe()
@@ -65,7 +65,7 @@ def base() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="mnemic-", dir=fast_directory()))
     yield directory
     if _pid_file(directory).exists():  # whatever a failed test has left running
-        with EmbeddedPostgres(directory, durable=False):
+        with EmbeddedPostgres(directory):
             pass
     shutil.rmtree(directory)
 
@@ -133,7 +133,7 @@ def test_cold_start_gives_a_private_server_and_warm_start_keeps_the_rows(base: P
 def test_the_server_sees_none_of_the_callers_secrets(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
-    server = EmbeddedPostgres(base, durable=False, settings={"max_connections": "17", "port": "5433"})
+    server = EmbeddedPostgres(base, settings={"max_connections": "17", "port": "5433"})
     server.start()
     monkeypatch.delenv("PGOPTIONS")
     assert _ask(server, "show max_connections") == "17"
@@ -149,7 +149,7 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(
     clients = [run() for _ in range(4)]
     for client in clients:
         _await_start(client)
-    server = EmbeddedPostgres(base, durable=False)
+    server = EmbeddedPostgres(base)
     server.start()
     assert _ask(server, "select 1") == 1
     assert {client.communicate(timeout=20)[0] for client in clients} == {"not last\n"}
@@ -160,7 +160,7 @@ def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(
 
 @pytest.mark.thorough
 def test_two_handles_and_repeated_calls_in_one_process(base: Path) -> None:
-    first, second = EmbeddedPostgres(base, durable=False), EmbeddedPostgres(base, durable=False)
+    first, second = EmbeddedPostgres(base), EmbeddedPostgres(base)
     first.start()
     first.start()
     second.start()
@@ -177,7 +177,7 @@ def test_two_handles_and_repeated_calls_in_one_process(base: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_pid_file_left_behind_that_names_another_living_process(base: Path) -> None:
-    server = EmbeddedPostgres(base, durable=False)
+    server = EmbeddedPostgres(base)
     server.start()
     _ask(server, "create table kept as select 42 as answer")
     left = _pid_file(base).read_text().split("\n")
@@ -216,7 +216,7 @@ def test_the_server_outlives_its_starter_and_ends_with_the_last_user(
     client = run()
     _await_start(client)
     pid = _postmaster(base)
-    with EmbeddedPostgres(base, durable=False) as server:
+    with EmbeddedPostgres(base) as server:
         os.killpg(client.pid, ending)
         client.wait(timeout=20)
         assert _ask(server, "select 1") == 1
@@ -240,7 +240,7 @@ def test_a_path_that_cannot_be_a_sockets_gets_a_private_directory_elsewhere(
     base: Path, name: str, elsewhere: bool
 ) -> None:
     base.chmod(0o711)
-    server = EmbeddedPostgres(base / name, durable=False)
+    server = EmbeddedPostgres(base / name)
     server.start()
     directory = Path(str(psycopg.conninfo.conninfo_to_dict(server.dsn())["host"]))
     assert (base not in directory.parents) == elsewhere
@@ -277,7 +277,7 @@ def test_what_is_missing_is_explained(base: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.thorough
 def test_a_setting_that_postgres_refuses_is_told_at_once(base: Path) -> None:
     with pytest.raises(EmbeddedPostgresError, match=r"(?s)did not start.*shared_buffers"):
-        EmbeddedPostgres(base, durable=False, settings={"shared_buffers": "nonsense"}).start()
+        EmbeddedPostgres(base, settings={"shared_buffers": "nonsense"}).start()
 
 
 def test_a_socket_directory_that_others_can_enter_is_refused(base: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_socket_directory_that_others_can_enter_is_refused(base: Path) -> None
     (base / "s").mkdir()
     (base / "s").chmod(0o755)
     with pytest.raises(EmbeddedPostgresError, match="mode 0700: remove it"):
-        EmbeddedPostgres(base, durable=False).start()
+        EmbeddedPostgres(base).start()
 
 
 def test_an_unusable_directory_is_explained(base: Path) -> None:
@@ -323,15 +323,15 @@ def test_root_copies_programs_that_the_servers_account_cannot_reach(
             shutil.copytree(part, hidden / part.name, symlinks=True, ignore=shutil.ignore_patterns("include"))
     monkeypatch.setenv(binaries.BINARIES_VARIABLE, str(hidden / installed.relative_to(package.parent)))
     with pytest.raises(EmbeddedPostgresError, match="choose another data directory"):  # initdb does not start there
-        EmbeddedPostgres(base / 'it\'s "a" \\ b', durable=False).start()
+        EmbeddedPostgres(base / 'it\'s "a" \\ b').start()
     memory = base / "memory"
     for _ in range(2):
-        with EmbeddedPostgres(memory, durable=False) as server:
+        with EmbeddedPostgres(memory) as server:
             _ask(server, "create extension if not exists vector")
         assert len(list(memory.glob("programs-*"))) == 1
     monkeypatch.delenv(binaries.BINARIES_VARIABLE)
     if server_account(memory / "data").closed_on_the_way(installed / "postgres") is None:
-        with EmbeddedPostgres(memory, durable=False) as server:
+        with EmbeddedPostgres(memory) as server:
             assert _ask(server, "select 1") == 1
         assert not list(memory.glob("programs-*"))
 

@@ -58,13 +58,13 @@ class Explaining(ScopedTransaction):
         return []
 
     async def tuples(self, statement: LiteralString, values: Any) -> list[tuple[Any, ...]]:
-        sent = numbered(statement)
-        marks = ", ".join(["%s"] * len(sent.names))
+        text, names = numbered(statement)
+        marks = ", ".join(["%s"] * len(names))
         async with AsyncClientCursor(self.connection) as cursor:
-            await cursor.execute(b"prepare explained as " + sent.text)
+            await cursor.execute(b"prepare explained as " + text)
             explain = f"explain (analyze, format json) execute explained ({marks})".encode()
             named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
-            await cursor.execute(explain, [named[name] for name in sent.names])
+            await cursor.execute(explain, [named[name] for name in names])
             ((plans,),) = await cursor.fetchall()
             await cursor.execute("deallocate explained")
         self.nodes.extend(walk(plans[0]["Plan"]))

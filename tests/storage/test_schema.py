@@ -158,7 +158,7 @@ def private_server() -> Iterator[str]:
     """DSN of the superuser of a server whose other roles need a password."""
     with (
         tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mnemic-roles-") as directory,
-        EmbeddedPostgres(Path(directory), durable=False) as embedded,
+        EmbeddedPostgres(Path(directory)) as embedded,
     ):
         # whom a line of this file fits is let in by it, and the first one counts
         Path(directory, "data", "pg_hba.conf").write_text("local all postgres trust\nlocal all all scram-sha-256\n")

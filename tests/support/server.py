@@ -33,10 +33,9 @@ _ROOM_BYTES = 2 << 30
 #: No limit of connections or background work that a test would notice; the log names database and role of each line.
 _SERVER_SETTINGS = {
     "max_connections": "200",
-    "autovacuum": "off",
+    **dict.fromkeys(("autovacuum", "jit", "fsync", "full_page_writes"), "off"),
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "jit": "off",
     # without fsync as quick as off, and a vacuum takes rows for visible to all only once their commit is written out
     "synchronous_commit": "on",
     "log_line_prefix": "@%d %u@ ",
@@ -115,7 +114,7 @@ class Clone:
 @contextmanager
 def running_server() -> Iterator[Server]:
     """The run's server; stopped by the last process that leaves it."""
-    with EmbeddedPostgres(run_directory(), durable=False, settings=_SERVER_SETTINGS) as embedded:
+    with EmbeddedPostgres(run_directory(), settings=_SERVER_SETTINGS) as embedded:
         yield Server(admin_dsn=embedded.dsn(), log=run_directory() / "server.log")
 
 
