@@ -23,7 +23,7 @@ from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.formation import Closing, Repeat
+from mnemic.state.formation import Repeat
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
@@ -74,7 +74,7 @@ async def _supersede(
     scoped: ScopedTransaction,
     state: FormationState,
     new: Sequence[NewMemory],
-    closing: Sequence[Closing],
+    closing: Sequence[Supersession],
     stored: set[UUID],
 ) -> int:
     """Closes what can be closed, of how many: where a living twin kept a memory of this run out, it stands in for it.
@@ -83,14 +83,14 @@ async def _supersede(
     """
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
-    changes: list[Closing] = []
-    for (old_id, version, new_id), until in closing:
+    changes: list[Supersession] = []
+    for old_id, version, new_id, until in closing:
         old, successor = twins.get(old_id), twins.get(new_id)
         old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
         new_id = successor.id if successor else new_id
         is_stored = successor is not None or new_id in stored
         if is_stored and old_id != new_id and not (old and old.protected):
-            changes.append((Supersession(old_id, version, new_id), until))
+            changes.append(Supersession(old_id, version, new_id, until))
     if changes:
         await memories.supersede(scoped, changes)
     again = [

@@ -15,7 +15,7 @@ from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision
-from mnemic.state.formation import Closing, Repeat, SimilarFact
+from mnemic.state.formation import Repeat, SimilarFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory, Relation, Supersession
@@ -122,15 +122,15 @@ class Outcome:
     #: How many more facts contradictions may close.
     deletions: int
     #: By the id of what is closed.
-    closing: dict[UUID, Closing] = field(default_factory=dict)
+    closing: dict[UUID, Supersession] = field(default_factory=dict)
     #: What the facts that are gone repeat.
     repeats: list[Repeat] = field(default_factory=list)
 
-    def closings(self) -> list[Closing]:
+    def closings(self) -> list[Supersession]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
         return [
-            (change, until)
-            for change, until in self.closing.values()
+            change
+            for change in self.closing.values()
             if change.new_id in self.facts and (change.old_version or change.old_id in self.facts)
         ]
 
@@ -154,7 +154,7 @@ class Outcome:
             return
         self.facts[replacement.id] = replacement
         for old in named:
-            self.closing[old.id] = Supersession(old.id, old.version, replacement.id), replacement.valid_from
+            self.closing[old.id] = Supersession(old.id, old.version, replacement.id, replacement.valid_from)
 
 
 def apply_decisions(
