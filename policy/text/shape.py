@@ -9,10 +9,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
+from uuid import uuid4
 
 from mnemic.policy.text.details import written_date
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import split_scope_key
+from mnemic.state.kinds import Kind
+from mnemic.state.records import NewMemory
 
 Item = TypeVar("Item")
 
@@ -181,6 +185,21 @@ def search_text(dated: datetime, subject: str, content: str) -> str:
     """
     prefix = f"[{written_date(dated.day, dated.month, dated.year)}]"
     return f"{prefix} {subject}: {content}" if subject else f"{prefix} {content}"
+
+
+def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
+    """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
+    subject = subject or display_name(split_scope_key(key)[1])
+    return NewMemory(
+        id=uuid4(),
+        kind=kind,
+        scope_key=key,
+        category=category,
+        content=content,
+        search_text=search_text(dated, subject, content),
+        subject=subject,
+        valid_from=dated,
+    )
 
 
 def pieces(text: str) -> list[str]:
