@@ -131,12 +131,10 @@ async def _vector(resources: Resources, question: str) -> Vector | None:
     try:
         async with asyncio.timeout(limit):
             return (await resources.embedder.embed([question]))[0]
-    except EmbeddingError as error:
-        problem = str(error)
-    except TimeoutError:
-        problem = f"no answer within {limit:g} s"
-    _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
-    return None
+    except (EmbeddingError, TimeoutError) as error:
+        problem = error if isinstance(error, EmbeddingError) else f"no answer within {limit:g} s"
+        _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
+        return None
 
 
 def _not_shown(found: Sequence[Found], shown: set[UUID], most: int) -> list[Found]:

@@ -182,8 +182,18 @@ async def _store_unless_known(
 
 
 def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
+    """The user's memory, or of the wider scope that is wanted where the gate of formation lets it pass."""
     now = datetime.now(UTC)
-    key = _scope_key(identity, draft, conversation, now)
+    batch = conversation
+    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
+        author = display_name(identity.user_id or identity.agent_id)
+        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=now)
+        batch = [replace(word, content=line) for line in draft.text.splitlines()]
+    own = scope_key("user", identity.user_id) if identity.user_id else ""
+    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
+    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    if not key:
+        raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     scope, owner = split_scope_key(key)
     return replace(
         new_memory(kind, draft.category, key, draft.text, now),
@@ -192,18 +202,3 @@ def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversa
         private=draft.private,
         source_session_id=identity.session_id,
     )
-
-
-def _scope_key(identity: Identity, draft: Draft, conversation: Conversation, now: datetime) -> str:
-    """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
-    own = scope_key("user", identity.user_id) if identity.user_id else ""
-    batch = conversation
-    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
-        author = display_name(identity.user_id or identity.agent_id)
-        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=now)
-        batch = [replace(word, content=line) for line in draft.text.splitlines()]
-    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
-    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
-    if not key:
-        raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
-    return key

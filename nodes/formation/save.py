@@ -60,10 +60,9 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         if forgotten:
             await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
-        made = [memory for memory in new if memory.id in stored]
         due = await _due(scoped, settings)
         await leases.finish(scoped, state["lease"])
-        kinds: dict[str, int] = dict(Counter(memory.kind for memory in made))
+        kinds: dict[str, int] = dict(Counter(memory.kind for memory in new if memory.id in stored))
         return {"stored": kinds, "superseded": superseded, "unaccounted": len(batch) - len(accounted_for), "due": due}
 
     keys = [scope_key("user", user) for user in speakers(batch)]

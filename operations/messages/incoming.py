@@ -236,9 +236,14 @@ def _message(
         return None
     if role == "user" and speaker is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+    own_id = f"id\x1f{incoming.id}"
+    if incoming.id is None:
+        fingerprint = incoming.fingerprint(speaker, content)
+        known[fingerprint] += 1
+        own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
     session_id = session_of(identity)
     return Message(
-        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(incoming, speaker, content, known)])),
+        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id])),
         session_id=session_id,
         role=role,
         author=display_name(incoming.author or incoming.name or speaker or incoming.role),
@@ -267,11 +272,3 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
             "people speak: several_speakers=True"
         )
     return speaker
-
-
-def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
-    if incoming.id is not None:
-        return f"id\x1f{incoming.id}"
-    fingerprint = incoming.fingerprint(speaker, content)
-    known[fingerprint] += 1
-    return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

@@ -187,21 +187,6 @@ def search_text(dated: datetime, subject: str, content: str) -> str:
     return f"{prefix} {subject}: {content}" if subject else f"{prefix} {content}"
 
 
-def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
-    """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
-    subject = subject or display_name(split_scope_key(key)[1])
-    return NewMemory(
-        id=uuid4(),
-        kind=kind,
-        scope_key=key,
-        category=category,
-        content=content,
-        search_text=search_text(dated, subject, content),
-        subject=subject,
-        valid_from=dated,
-    )
-
-
 def pieces(text: str) -> list[str]:
     """The text in pieces of at most 1,000 characters, cut at paragraphs, else sentences, else words.
 
@@ -237,3 +222,18 @@ def display_name(author: str) -> str:
     digits = sum(char.isdigit() for char in author)
     is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
     return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author
+
+
+def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
+    """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
+    subject = subject or display_name(split_scope_key(key)[1])
+    return NewMemory(
+        id=uuid4(),
+        kind=kind,
+        scope_key=key,
+        category=category,
+        content=content,
+        search_text=search_text(dated, subject, content),
+        subject=subject,
+        valid_from=dated,
+    )
