@@ -62,7 +62,7 @@ def refinement_session(resources: Resources, state: RefinementState, runtime: Ru
         resources=resources,
         overrides=state["overrides"],
         identity=identity_of(runtime),
-        claim=Claim(id=UUID(state["refinement_id"] or ""), scope_key=state["scope_key"], holder=state["lease"].holder),
+        claim=Claim(UUID(state["refinement_id"] or ""), state["lease"]),
         shown=dict(state["handles"]),
     )
 
@@ -104,7 +104,7 @@ def _limit(progress: Progress, settings: Settings) -> Ended | None:
 
 
 def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> RefineInput:
-    scope, owner = split_scope_key(session.claim.scope_key)
+    scope, owner = split_scope_key(session.claim.lease.scope_key)
     return RefineInput(
         persona=session.settings.persona or "",
         scope=scope,

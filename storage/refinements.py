@@ -26,14 +26,8 @@ class Claim(NamedTuple):
     """What the run that holds a refinement knows it by."""
 
     id: UUID
-    scope_key: str
-    #: The run.
-    holder: UUID
-
-    @property
-    def lease(self) -> Lease:
-        """What the run holds while it works on the scope key."""
-        return Lease(work="refinement", scope_key=self.scope_key, holder=self.holder)
+    #: On the scope key, while the run works on it.
+    lease: Lease
 
 
 class Running(NamedTuple):
@@ -66,7 +60,7 @@ async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[Ledger
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
         "id": claim.id,
-        "key": claim.scope_key,
+        "key": claim.lease.scope_key,
         "actor": scoped.identity.actor,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
@@ -108,7 +102,7 @@ async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> Non
         RefinementOverError: the session has ended, or is no longer this run's.
     """
     ((is_running,),) = await scoped.call_with_head(
-        "begin_refinement_act", claim.id, claim.holder, uuid4(), scoped.identity.actor, reason
+        "begin_refinement_act", claim.id, claim.lease.holder, uuid4(), scoped.identity.actor, reason
     )
     if not is_running:
         raise RefinementOverError

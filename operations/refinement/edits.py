@@ -73,8 +73,11 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
         EmbeddingError: the new words could not be embedded; nothing was written.
     """
-    text = _require_text(content)
-    vector = await _embedded(session, id, text)
+    text, shown = _require_text(content), session.shown.get(id)
+    vector = None
+    if shown and shown.kind in memories.INDEXED and not shown.protected:
+        # before the operation, which holds a connection
+        (vector,) = await session.resources.embedder.embed([search_text(shown.valid_from, shown.subject, text)])
 
     async def act(editor: CoreMemoryEditor) -> tuple[LedgerEntry, list[int]]:
         (entry,) = editor.require_editable(id, may_be_consolidation=True)
@@ -212,12 +215,3 @@ def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
     now, most = count_tokens(text), sum(entry.tokens for entry in replaced)
     if now > most:
         raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
-
-
-async def _embedded(session: RefinementSession, number: int, text: str) -> Sequence[float] | None:
-    """Of a memory's new words, before the operation, which holds a connection; None for what has no entry."""
-    entry = session.shown.get(number)
-    if entry is None or entry.kind not in memories.INDEXED or entry.protected:
-        return None
-    indexed = search_text(entry.valid_from, entry.subject, text)
-    return (await session.resources.embedder.embed([indexed]))[0]

@@ -43,7 +43,7 @@ class RefinementSession:
 
     async def transact(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once it is committed; it may run more than once."""
-        key = self.claim.scope_key
+        key = self.claim.lease.scope_key
         return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
 
     async def run_operation(
@@ -190,7 +190,7 @@ async def open_session(
     """
     key = lease.scope_key
     _require_refinable(resources, identity, key)
-    begun = RefinementSession(resources, {}, identity, Claim(uuid4(), key, lease.holder))
+    begun = RefinementSession(resources, {}, identity, Claim(uuid4(), lease))
 
     async def act(scoped: ScopedTransaction) -> tuple[RefinementResult, RefinementSession | None]:
         overrides, ledger = await scopes.agent_settings(scoped), await refinements.ledger(scoped)
@@ -222,7 +222,7 @@ def _to_do(
     tokens, settings = sum(entry.tokens for entry in ledger), session.settings
     is_due = running is not None or tokens > settings.refinement_budget_tokens or (forced and bool(ledger))
     return {
-        "scope_key": session.claim.scope_key,
+        "scope_key": session.claim.lease.scope_key,
         "outcome": "planned" if is_due else "not_due",
         "refinement_id": str(running.id) if running else None,
         "resumed": running is not None,

@@ -57,7 +57,7 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
 
 
 async def undo_all(db: Database, session: refinements.Claim, who: Identity = ANA) -> None:
-    await rollback.undo_all(owning(db, who, session.scope_key), RollbackOptions(), refinement_id=session.id)
+    await rollback.undo_all(owning(db, who, session.lease.scope_key), RollbackOptions(), refinement_id=session.id)
 
 
 def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:

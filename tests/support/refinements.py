@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from mnemic.service.memory import Mnemic
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import RefinementResult
@@ -26,7 +27,7 @@ Act = Callable[[ScopedTransaction], Awaitable[object]]
 
 def new(key: str = "user:ana") -> Claim:
     """One that nobody has begun."""
-    return Claim(id=uuid4(), scope_key=key, holder=uuid4())
+    return Claim(uuid4(), Lease("refinement", key, uuid4()))
 
 
 async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: int = 60) -> Claim:
@@ -46,8 +47,8 @@ async def take_up(scoped: ScopedTransaction, claim: Claim, *, seconds: int = 60)
 
 async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
     """The same session as another run resumes it; who had it cannot take it back."""
-    resumed = claim._replace(holder=uuid4())
-    async with db.scoped(who, only=claim.scope_key) as scoped:
+    resumed = claim._replace(lease=claim.lease._replace(holder=uuid4()))
+    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
         assert await take_up(scoped, resumed)
         assert not await take_up(scoped, claim)
     return resumed
@@ -55,7 +56,7 @@ async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
 
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
-    async with db.scoped(who, only=claim.scope_key) as scoped:
+    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
         await refinements.begin_act(scoped, claim, reason)
         for act in acts:
             await act(scoped)
@@ -63,7 +64,7 @@ async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: 
 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
-    async with db.scoped(who, only=claim.scope_key) as scoped:
+    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
         await refinements.begin_act(scoped, claim, "refinement")
         await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
 
