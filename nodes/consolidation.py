@@ -110,39 +110,32 @@ async def write_consolidation(
         word_limit=word_limit,
         guidance=state["guidance"],
     )
-    drafts: list[str] = []
-    problem: str | None = ""
-    while problem is not None and len(drafts) < 2:
+    usable: list[str] = []
+    for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
-        drafts.append(clean_text((await metered(resources, identity, writing)).output.text))
-        problem = _problem(drafts[-1], sources, word_limit)
-        step_input = step_input._replace(draft=drafts[-1], problem=problem or "")
-    usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
+        draft = clean_text((await metered(resources, identity, writing)).output.text)
+        refusal, to_mend = _judged(draft, sources, word_limit)
+        usable += [] if refusal else [draft]
+        if to_mend is None:
+            break
+        step_input = step_input._replace(draft=draft, problem=to_mend)
     if not usable:
         await give_back(resources, identity, state["lease"], failure="unusable")
-        why = _refusal(drafts[-1], word_limit)
-        return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
+        return {"outcome": "refused", "problem": refusal, "absorbed": 0, "kept_share": 1.0, "text": ""}
     best = max(usable, key=lambda draft: kept_share(sources, draft))
     return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 
 
-def _refusal(draft: str, word_limit: int) -> Literal["too_long", "empty", "degenerate"] | None:
-    """Why a draft cannot be stored; None: it can."""
-    if len(draft.split()) > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
-        return "too_long"
-    if not draft:
-        return "empty"
-    return "degenerate" if is_degenerate(draft) else None
-
-
-def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
-    """What the model should mend; None for a good draft."""
-    if refusal := _refusal(draft, word_limit):
-        too_long = TOO_LONG.format(words=len(draft.split()), word_limit=word_limit)
-        return too_long if refusal == "too_long" else EMPTY_OR_REPEATING
-    if kept_share(sources, draft) < WANTED_SHARE:
-        return lacking(missing_details(sources, draft))
-    return None
+def _judged(
+    draft: str, sources: Sequence[str], word_limit: int
+) -> tuple[Literal["too_long", "empty", "degenerate"] | None, str | None]:
+    """Why a draft cannot be stored, if it cannot, and what the model should mend; None for a good draft."""
+    words = len(draft.split())
+    if words > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
+        return "too_long", TOO_LONG.format(words=words, word_limit=word_limit)
+    if not draft or is_degenerate(draft):
+        return "degenerate" if draft else "empty", EMPTY_OR_REPEATING
+    return None, lacking(missing_details(sources, draft)) if kept_share(sources, draft) < WANTED_SHARE else None
 
 
 async def save_consolidation(

@@ -26,7 +26,7 @@ class Claim(NamedTuple):
     """What the run that holds a refinement knows it by."""
 
     id: UUID
-    #: On the scope key, while the run works on it.
+    #: What the run holds while it works on the scope key.
     lease: Lease
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
     crowded_out,
@@ -23,7 +24,6 @@ from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.formation import Repeat
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
@@ -92,11 +92,7 @@ async def _supersede(
             changes.append(Supersession(old_id, version, new_id, until))
     if changes:
         await memories.supersede(scoped, changes)
-    again = [
-        Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
-        for row in dropped
-        if row.id in twins
-    ]
+    again = [row for memory in dropped if memory.id in twins for row in repeats_of(memory, [twins[memory.id]])]
     made = [memory for memory in new if memory.id in stored]
     await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, state["batch"]))
     return len(changes)

@@ -138,8 +138,7 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     extra = getattr(item, "additional_kwargs", None)
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
-    role = "system" if "lc_source" in extra else role
-    return {**fields, "role": role, "user": extra.get("user")}
+    return {**fields, "role": "system" if "lc_source" in extra else role, "user": extra.get("user")}
 
 
 def to_messages(
