@@ -1,8 +1,9 @@
 """The nodes of the consolidation graph, for one scope key: a snapshot of what waits, the new text, and its storing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from langgraph.runtime import Runtime
 
@@ -12,7 +13,7 @@ from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.details import kept_share, missing_details
-from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, search_text
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, new_memory
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
@@ -24,9 +25,9 @@ from mnemic.prompts.write_consolidation import (
 )
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Outcome
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.records import NewMemory, ScopeSettings
+from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -52,24 +53,20 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
         found = await resources.database.write(
             identity, lambda scoped: _take_up(scoped, lease, resources.settings, forced=forced)
         )
-    if not isinstance(found, str):
-        return found
-    return {"scope_key": key, "outcome": found, "absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": []}
+    return {"scope_key": key, "absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": [], **found}
 
 
-async def _take_up(
-    scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool
-) -> ConsolidationState | Outcome:
+async def _take_up(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> ConsolidationState:
     if await _due(scoped, lease.scope_key, settings, forced=forced) is None:
-        return "not_due"
+        return {"outcome": "not_due"}
     failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
-        return "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"
+        return {"outcome": "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"}
     # read again under the lease: who held it until now has changed what was read before
     due = await _due(scoped, lease.scope_key, settings, forced=forced)
     if due is None:
         await leases.finish(scoped, lease)
-        return "not_due"
+        return {"outcome": "not_due"}
     most = max(1, settings.consolidation_reflections >> failed)
     return {**due, "lease": lease, "reflections": due["reflections"][:most]}
 
@@ -86,7 +83,6 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
     if len(reflections) < (1 if forced else own.threshold or settings.of_scope(scope, "threshold")):
         return None
     return {
-        "problem": None,
         "owner": own.name or display_name(owner),
         "current": standing.consolidation,
         "reflections": reflections,
@@ -114,39 +110,34 @@ async def write_consolidation(
         word_limit=word_limit,
         guidance=state["guidance"],
     )
-    drafts: list[str] = []
-    problem: str | None = ""
-    while problem is not None and len(drafts) < 2:
+    usable: list[str] = []
+    for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
-        drafts.append(clean_text((await metered(resources, identity, writing)).output.text))
-        problem = _problem(drafts[-1], sources, word_limit)
-        step_input = step_input._replace(draft=drafts[-1], problem=problem or "")
-    usable = [draft for draft in drafts if _refusal(draft, word_limit) is None]
+        draft = clean_text((await metered(resources, identity, writing)).output.text)
+        refusal, to_mend = _judged(draft, sources, word_limit)
+        usable += [] if refusal else [draft]
+        if to_mend is None:
+            break
+        step_input = step_input._replace(draft=draft, problem=to_mend)
     if not usable:
         await give_back(resources, identity, state["lease"], failure="unusable")
-        why = _refusal(drafts[-1], word_limit)
-        return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
+        return {"outcome": "refused", "problem": refusal, "absorbed": 0, "kept_share": 1.0, "text": ""}
     best = max(usable, key=lambda draft: kept_share(sources, draft))
     return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 
 
-def _refusal(draft: str, word_limit: int) -> Literal["too_long", "empty", "degenerate"] | None:
-    """Why a draft cannot be stored; None: it can."""
-    if len(draft.split()) > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
-        return "too_long"
-    if not draft:
-        return "empty"
-    return "degenerate" if is_degenerate(draft) else None
-
-
-def _problem(draft: str, sources: Sequence[str], word_limit: int) -> str | None:
-    """What the model should mend; None for a good draft."""
-    if refusal := _refusal(draft, word_limit):
-        too_long = TOO_LONG.format(words=len(draft.split()), word_limit=word_limit)
-        return too_long if refusal == "too_long" else EMPTY_OR_REPEATING
-    if kept_share(sources, draft) < WANTED_SHARE:
-        return LACKING.format(details=", ".join(missing_details(sources, draft)[:MOST_DETAILS]))
-    return None
+def _judged(
+    draft: str, sources: Sequence[str], word_limit: int
+) -> tuple[Literal["too_long", "empty", "degenerate"] | None, str | None]:
+    """Why a draft cannot be stored, if it cannot, and what the model should mend; None for a good draft."""
+    words = len(draft.split())
+    if words > word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
+        return "too_long", TOO_LONG.format(words=words, word_limit=word_limit)
+    if not draft or is_degenerate(draft):
+        return "degenerate" if draft else "empty", EMPTY_OR_REPEATING
+    if kept_share(sources, draft) >= WANTED_SHARE:
+        return None, None
+    return None, LACKING.format(details=", ".join(missing_details(sources, draft)[:MOST_DETAILS]))
 
 
 async def save_consolidation(
@@ -176,18 +167,10 @@ async def _write(scoped: ScopedTransaction, state: ConsolidationState) -> UUID:
     if current := state["current"]:
         await memories.rewrite_consolidation(scoped, current, state["text"])
         return current.id
-    times = [memory.valid_from for memory in state["reflections"]]
-    first = NewMemory(
-        id=uuid4(),
-        kind="consolidation",
-        scope_key=state["scope_key"],
-        category="profile" if split_scope_key(state["scope_key"])[0] == "user" else "knowledge",
-        content=state["text"],
-        search_text=search_text(max(times), state["owner"], state["text"]),
-        subject=state["owner"],
-        provenance="consolidated",
-        valid_from=min(times),
-    )
+    key, since = state["scope_key"], min(memory.valid_from for memory in state["reflections"])
+    category = "profile" if split_scope_key(key)[0] == "user" else "knowledge"
+    new = new_memory("consolidation", category, key, state["text"], since, state["owner"])
+    first = replace(new, provenance="consolidated")
     if not await memories.insert(scoped, [first], model="", vectors={}, run_id=None):
         raise ConcurrentChangeError
     return first.id

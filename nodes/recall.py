@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from uuid import UUID
 
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
@@ -64,7 +62,7 @@ async def decide(state: RecallState) -> RecallState:
 
 
 async def search(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
-    """The results that fit into the budget and do not stand in the context already; they count as used.
+    """The best results that fit into the budget and do not stand in the context already; they count as used.
 
     The question is embedded before the transaction begins, so that no connection waits for a model. Where the embedder
     fails, the search goes by text alone.
@@ -76,8 +74,13 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
         found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
-    fresh = _not_shown(found, shown, settings.recall_limit)
-    fitting = fit(fresh, tokens=lambda item: count_tokens(found_line(item)), budget=state["budget_tokens"] or 0)
+    fresh = [item for item in found if item.item_id not in shown]
+    best = [item for item in fresh if item.related_to is None][: settings.recall_limit]
+    kept = {item.item_id for item in best}
+    wanted = [*best, *(item for item in fresh if item.related_to in kept)]
+    # a sentence that was said twice of the same subject needs no second line: the first of each, in their order
+    single = list({(item.subject, item.content): item for item in reversed(wanted)}.values())[::-1]
+    fitting = fit(single, tokens=lambda item: count_tokens(found_line(item)), budget=state["budget_tokens"] or 0)
     resources.note_uses(identity, fitting)
     return {"found": fitting, "degraded": None if vector else "text_only"}
 
@@ -131,21 +134,7 @@ async def _vector(resources: Resources, question: str) -> Vector | None:
     try:
         async with asyncio.timeout(limit):
             return (await resources.embedder.embed([question]))[0]
-    except EmbeddingError as error:
-        problem = str(error)
-    except TimeoutError:
-        problem = f"no answer within {limit:g} s"
-    _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
-    return None
-
-
-def _not_shown(found: Sequence[Found], shown: set[UUID], most: int) -> list[Found]:
-    """The best `most` results that do not stand in the context already, and what came along with them.
-
-    A sentence that was said twice of the same subject needs no second line.
-    """
-    fresh = [item for item in found if item.item_id not in shown]
-    best = [item for item in fresh if item.related_to is None][:most]
-    kept = {item.item_id for item in best}
-    wanted = [*best, *(item for item in fresh if item.related_to in kept)]
-    return list({(item.subject, item.content): item for item in reversed(wanted)}.values())[::-1]
+    except (EmbeddingError, TimeoutError) as error:
+        problem = error if isinstance(error, EmbeddingError) else f"no answer within {limit:g} s"
+        _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
+        return None

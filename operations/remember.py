@@ -14,7 +14,7 @@ from mnemic.operations.messages.transcript import group_name, own_words
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
 from mnemic.policy.formation.sharing import Draft
-from mnemic.policy.text.shape import display_name, require_text, search_text
+from mnemic.policy.text.shape import display_name, new_memory, require_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.tools import PROBLEMS
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
@@ -69,10 +69,8 @@ async def remember(
         category=request.category,
         importance=request.importance,
         private=request.private,
-        provenance="asserted",
     )
-    new = _memory(identity, draft, request.kind, conversation)
-    return await _store(resources, identity, new, conversation, allowlist.categories)
+    return await _store(resources, identity, request.kind, draft, conversation, allowlist.categories)
 
 
 async def remember_procedure(
@@ -91,16 +89,8 @@ async def remember_procedure(
         EmbeddingError: it could not be embedded; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
-    draft = Draft(
-        scope=request.scope,
-        text=_procedure(request),
-        category=_PROCEDURAL,
-        importance=3,
-        private=False,
-        provenance="asserted",
-    )
-    new = _memory(identity, draft, "procedure", conversation)
-    return await _store(resources, identity, new, conversation, [*allowed, _PROCEDURAL])
+    draft = Draft(request.scope, _procedure(request), _PROCEDURAL, importance=3, private=False)
+    return await _store(resources, identity, "procedure", draft, conversation, [*allowed, _PROCEDURAL])
 
 
 def _sentence(request: RememberRequest) -> str:
@@ -130,22 +120,25 @@ def _line(text: str, what: str) -> str:
 
 
 async def _store(
-    resources: Resources, identity: Identity, new: NewMemory, conversation: Conversation, categories: Sequence[str]
+    resources: Resources,
+    identity: Identity,
+    kind: Kind,
+    draft: Draft,
+    conversation: Conversation,
+    categories: Sequence[str],
 ) -> Remembered:
-    """Stores a memory, or names the one that says the same.
+    """Stores a draft as a memory, or names the one that says the same.
 
     What is near is looked up within the operation, which holds the agent's head: of equal writes at once, one stores.
 
     Args:
-        new: the memory.
-        conversation: see `Conversation`.
         categories: those that the role may know of: no other memory counts as known or near.
 
     Raises:
         InvalidInputError: the agent has that half of memory switched off.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    kind = new.kind
+    new = _memory(identity, draft, kind, conversation)
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
     async def act(scoped: ScopedTransaction) -> Remembered:
@@ -189,44 +182,23 @@ async def _store_unless_known(
 
 
 def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
+    """The user's memory, or of the wider scope that is wanted where the gate of formation lets it pass."""
     now = datetime.now(UTC)
-    key = _scope_key(identity, draft, conversation, now)
-    scope, owner = split_scope_key(key)
-    subject = display_name(owner)
-    return NewMemory(
-        id=uuid4(),
-        kind=kind,
-        scope_key=key,
-        category=draft.category,
-        content=draft.text,
-        search_text=search_text(now, subject, draft.text),
-        subject=subject,
-        subject_user_id=owner if scope == "user" else None,
-        importance=draft.importance,
-        private=draft.private,
-        provenance=draft.provenance,
-        valid_from=now,
-        source_session_id=identity.session_id,
-    )
-
-
-def _scope_key(identity: Identity, draft: Draft, conversation: Conversation, now: datetime) -> str:
-    """The user's scope key, or the wider one that is wanted where the gate of formation lets it pass."""
-    own = scope_key("user", identity.user_id) if identity.user_id else ""
     batch = conversation
     if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
-        word = Message(
-            id=uuid4(),
-            session_id=identity.session_id or "",
-            role="user",
-            author=display_name(identity.user_id or identity.agent_id),
-            user_id=identity.user_id,
-            content=draft.text,
-            said_at=now,
-        )
+        author = display_name(identity.user_id or identity.agent_id)
+        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=now)
         batch = [replace(word, content=line) for line in draft.text.splitlines()]
+    own = scope_key("user", identity.user_id) if identity.user_id else ""
     resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
     key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
-    return key
+    scope, owner = split_scope_key(key)
+    return replace(
+        new_memory(kind, draft.category, key, draft.text, now),
+        subject_user_id=owner if scope == "user" else None,
+        importance=draft.importance,
+        private=draft.private,
+        source_session_id=identity.session_id,
+    )

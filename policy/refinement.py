@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mnemic.policy.categories import Categories
+from mnemic.policy.text.shape import fit
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
 from mnemic.state.refinement import LedgerEntry
 
@@ -34,20 +35,12 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
             is_others = entries[place].subject_user_id != entries[first].subject_user_id
             return place != first, is_others, -likeness, place
 
-        taken = _fitting(entries, sorted(left, key=rank), tokens)
+        first, *others = sorted(left, key=rank)
+        fitting = fit(others, tokens=lambda place: entries[place].tokens, budget=tokens - entries[first].tokens)
+        taken = {first, *fitting}
         found.append(tuple(entries[place] for place in sorted(taken)))
         left = [place for place in left if place not in taken]
     return found
-
-
-def _fitting(entries: Sequence[LedgerEntry], ranked: Sequence[int], tokens: int) -> set[int]:
-    """The first, however long, and of the others those that fit beside it, best first."""
-    taken, room = {ranked[0]}, tokens - entries[ranked[0]].tokens
-    for place in ranked[1:]:
-        if entries[place].tokens <= room:
-            taken.add(place)
-            room -= entries[place].tokens
-    return taken
 
 
 #: A law may say in a tenth of the words what its many cases said; what keeps less says something else.
@@ -95,11 +88,6 @@ def _telling(text: str) -> set[str]:
 def removable(percent: int, memories: int) -> int:
     """How many of so many memories a session may remove without keeping them elsewhere, rounded up."""
     return -(-percent * memories // 100)
-
-
-def protectable(percent: int, target: int) -> int:
-    """Tokens of protected memories at most."""
-    return percent * target // 100
 
 
 def merged_category(names: Sequence[str], categories: Categories) -> str:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.records import Message, NewMemory, Supersession
+from mnemic.state.records import Message, NewMemory
 
 
 class Inbox(NamedTuple):
@@ -38,10 +38,6 @@ class SimilarFact:
     importance: int
     #: Cosine similarity of the two search texts.
     similarity: float
-
-
-#: A fact to be closed and what replaces it, and until when it held. The version of one of the same batch is 0.
-Closing = tuple[Supersession, datetime]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.formation import Account, Closing, Repeat, SimilarFact
+from mnemic.state.formation import Account, Repeat, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
 from mnemic.state.query import BudgetTokens, Delta
-from mnemic.state.records import Found, Memory, Message, NewMemory, Standing
+from mnemic.state.records import Found, Memory, Message, NewMemory, Standing, Supersession
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -129,7 +129,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     private: Annotated[bool, UntrackedValue]
     #: What a decision is needed on: by the id of a new fact, those in its check band.
     neighbours: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
-    closing: Annotated[list[Closing], UntrackedValue]
+    closing: Annotated[list[Supersession], UntrackedValue]
     repeats: Annotated[list[Repeat], UntrackedValue]
     #: Reflections and the episode.
     reflections: Annotated[list[NewMemory], UntrackedValue]

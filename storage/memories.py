@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -72,18 +71,18 @@ def _as_json(memories: Sequence[NewMemory]) -> str:
     return json.dumps([vars(memory) for memory in memories], default=plain)  # asdict would copy each value
 
 
-async def supersede(scoped: ScopedTransaction, changes: Sequence[tuple[Supersession, datetime]]) -> None:
-    """Closes facts that others replace, each with the moment it ceased to hold.
+async def supersede(scoped: ScopedTransaction, changes: Sequence[Supersession]) -> None:
+    """Closes facts that others replace.
 
     Raises:
         ConcurrentChangeError: one of them is not as it was read.
     """
-    ordered = sorted(changes, key=lambda change: change[0].old_id)
+    ordered = sorted(changes)
     values = {
-        "old_ids": [change.old_id for change, _ in ordered],
-        "versions": [change.old_version for change, _ in ordered],
-        "new_ids": [change.new_id for change, _ in ordered],
-        "untils": [until for _, until in ordered],
+        "old_ids": [change.old_id for change in ordered],
+        "versions": [change.old_version for change in ordered],
+        "new_ids": [change.new_id for change in ordered],
+        "untils": [change.until for change in ordered],
     }
     await _all_or_nothing(scoped, "supersede", values, len(ordered))
 

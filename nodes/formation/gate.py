@@ -1,8 +1,8 @@
 """Formation's first node: reads the inbox and decides whether there is anything to do."""
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import accumulate
-from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 
@@ -43,10 +43,10 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
     settings = resources.settings.overridden(overrides)
     left = await writes_left(resources, identity, settings, retry=retry)
     lease = formation_lease(identity, holder_of(runtime), retry=retry)
-    run = _Run(lease, settings, forced=forced or retry, by_turn=left is not None, retry=retry)
 
     async def act(scoped: ScopedTransaction) -> tuple[_Work, dict[str, ScopeSettings]]:
-        return await _take_up(scoped, run), await scopes.scope_settings(scoped)
+        work = await _take_up(scoped, lease, settings, forced=forced or retry, by_turn=left is not None)
+        return work, await scopes.scope_settings(scoped)
 
     async with release_lease_on_error(resources, identity, lease):
         (box, reason, waits), guided = await resources.database.write(identity, act)
@@ -92,67 +92,53 @@ def _nothing_yet() -> FormationState:
     }
 
 
-class _Run(NamedTuple):
-    """What this run may take."""
-
-    lease: Lease
-    settings: Settings
-    forced: bool
-    by_turn: bool
-    #: Only a retry takes what was set aside, so that this stands in the way of nothing else.
-    retry: bool
-
-
 #: Of the inbox what a run takes, and why; else what it waits for.
 _Work = tuple[Inbox, FormationReason | None, Waits | None]
 
 
-async def _take_up(scoped: ScopedTransaction, run: _Run) -> _Work:
-    box = await _read(scoped, run)
-    nothing, reason = box._replace(messages=()), _reason(box, run)
+async def _take_up(
+    scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool, by_turn: bool
+) -> _Work:
+    read = partial(_read, scoped, lease, settings, by_turn=by_turn)
+    box = await read(failed=0)
+    is_retry = lease.work == "retry"
+    waiting = box.set_aside if is_retry else box.pending - box.set_aside
+    if by_turn:
+        reason = turn_reason(box.messages, more=waiting > len(box.messages), forced=forced)
+    else:
+        tokens = sum(weighted_tokens(message.role, message.content) for message in box.messages)
+        reason = formation_reason(messages=waiting, tokens=tokens, idle=box.idle, forced=forced, settings=settings)
+    nothing = box._replace(messages=())
     if reason is None:
         return nothing, None, None
-    failed = await leases.claim(scoped, run.lease, run.settings, forced=run.forced)
+    failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
-        return nothing, None, await leases.waits_for(scoped, run.lease)
-    if failed >= run.settings.tries and not run.retry:
-        alone = await _read(scoped, run, failed=failed)
+        return nothing, None, await leases.waits_for(scoped, lease)
+    if failed >= settings.tries and not is_retry:
+        alone = await read(failed=failed)
         await inbox.set_aside(scoped, [message.id for message in alone.messages])
-        await leases.begin_anew(scoped, run.lease)
+        await leases.begin_anew(scoped, lease)
         failed = 0
     # read under the lease: who held it until now may have formed what was read before
-    box = await _read(scoped, run, failed=failed)
+    box = await read(failed=failed)
     if not box.messages:
-        await leases.finish(scoped, run.lease)
+        await leases.finish(scoped, lease)
     return box, reason if box.messages else None, None
 
 
-def _reason(box: Inbox, run: _Run) -> FormationReason | None:
-    waiting = box.set_aside if run.retry else box.pending - box.set_aside
-    if run.by_turn:
-        return turn_reason(box.messages, more=waiting > len(box.messages), forced=run.forced)
-    return formation_reason(
-        messages=waiting,
-        tokens=sum(weighted_tokens(message.role, message.content) for message in box.messages),
-        idle=box.idle,
-        forced=run.forced,
-        settings=run.settings,
-    )
-
-
-async def _read(scoped: ScopedTransaction, run: _Run, *, failed: int = 0) -> Inbox:
+async def _read(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, by_turn: bool, failed: int) -> Inbox:
     """The oldest messages, or turn, as far as they fit a prompt; half after each try that brought nothing usable.
 
     The last try takes one message alone, so that no other is set aside with it; further retries take another one each.
     """
-    session_id = split_scope_key(run.lease.scope_key)[1]
-    beyond = failed - (run.settings.tries - 1)
-    most = 1 if beyond >= 0 else max(1, run.settings.formation_batch_messages >> failed)
-    skip = max(0, beyond) if run.retry else 0
-    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=run.retry, skip=skip)
-    messages = first_turn(box.messages) if run.by_turn else box.messages
+    session_id = split_scope_key(lease.scope_key)[1]
+    beyond, is_retry = failed - (settings.tries - 1), lease.work == "retry"
+    most = 1 if beyond >= 0 else max(1, settings.formation_batch_messages >> failed)
+    skip = max(0, beyond) if is_retry else 0
+    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=is_retry, skip=skip)
+    messages = first_turn(box.messages) if by_turn else box.messages
     spent = accumulate(count_tokens(message.content) for message in messages)
-    fitting = sum(tokens <= run.settings.formation_batch_tokens >> failed for tokens in spent)
+    fitting = sum(tokens <= settings.formation_batch_tokens >> failed for tokens in spent)
     return box._replace(messages=tuple(messages[: max(1, fitting)]))
 
 

@@ -101,9 +101,7 @@ async def extract_reflections(
     """One slow call that sees what is already in context and the facts just decided on; the widest scope first."""
     if not resources.settings.overridden(state["overrides"]).always_in_context:
         return {"reflections": []}
-    builder = await _drafts(
-        state, resources, runtime, EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections, with_standing=True
-    )
+    builder = await _drafts(state, resources, runtime, EXTRACT_REFLECTIONS, MemoryBuilder.add_reflections)
     drafted = [*builder.memories.values()]
     return {"reflections": drafted, **builder.update(state, drafted)}
 
@@ -112,9 +110,7 @@ async def extract_observations(
     state: FormationState, resources: Resources, runtime: Runtime[Identity]
 ) -> FormationState:
     """One fast call that sees what is already in context; its observations become reflections."""
-    builder = await _drafts(
-        state, resources, runtime, EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations, with_standing=True
-    )
+    builder = await _drafts(state, resources, runtime, EXTRACT_OBSERVATIONS, MemoryBuilder.add_observations)
     kept = most_important([*builder.memories.values()], state["max_facts"])
     return {"reflections": kept, **builder.update(state, kept)}
 
@@ -125,22 +121,19 @@ async def _drafts(
     runtime: Runtime[Identity],
     step: Step[ExtractionInput, Answer],
     add: Callable[[MemoryBuilder, Answer], None],
-    *,
-    with_standing: bool = False,
 ) -> MemoryBuilder:
     """The memories that were made of a step's answer; a useless answer is repaired once.
 
     Args:
         step: which.
         add: gives the answer's drafts to the builder.
-        with_standing: what is in context is shown, and not to be said again, as the facts of this run are.
 
     Raises:
         ModelError: as `metered`.
     """
     identity = identity_of(runtime)
     standing: Sequence[Standing] = ()
-    if with_standing:
+    if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
     step_input = _step_input(state, identity, resources.categories.formed, standing)

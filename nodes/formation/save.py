@@ -9,6 +9,7 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
     crowded_out,
@@ -23,7 +24,6 @@ from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.formation import Closing, Repeat
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
@@ -60,10 +60,9 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         if forgotten:
             await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
-        made = [memory for memory in new if memory.id in stored]
         due = await _due(scoped, settings)
         await leases.finish(scoped, state["lease"])
-        kinds: dict[str, int] = dict(Counter(memory.kind for memory in made))
+        kinds: dict[str, int] = dict(Counter(memory.kind for memory in new if memory.id in stored))
         return {"stored": kinds, "superseded": superseded, "unaccounted": len(batch) - len(accounted_for), "due": due}
 
     keys = [scope_key("user", user) for user in speakers(batch)]
@@ -74,7 +73,7 @@ async def _supersede(
     scoped: ScopedTransaction,
     state: FormationState,
     new: Sequence[NewMemory],
-    closing: Sequence[Closing],
+    closing: Sequence[Supersession],
     stored: set[UUID],
 ) -> int:
     """Closes what can be closed, of how many: where a living twin kept a memory of this run out, it stands in for it.
@@ -83,21 +82,17 @@ async def _supersede(
     """
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
-    changes: list[Closing] = []
-    for (old_id, version, new_id), until in closing:
+    changes: list[Supersession] = []
+    for old_id, version, new_id, until in closing:
         old, successor = twins.get(old_id), twins.get(new_id)
         old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
         new_id = successor.id if successor else new_id
         is_stored = successor is not None or new_id in stored
         if is_stored and old_id != new_id and not (old and old.protected):
-            changes.append((Supersession(old_id, version, new_id), until))
+            changes.append(Supersession(old_id, version, new_id, until))
     if changes:
         await memories.supersede(scoped, changes)
-    again = [
-        Repeat(new=row, known_id=twins[row.id].id, scope_key=row.scope_key, is_stored=True)
-        for row in dropped
-        if row.id in twins
-    ]
+    again = [row for memory in dropped if memory.id in twins for row in repeats_of(memory, [twins[memory.id]])]
     made = [memory for memory in new if memory.id in stored]
     await memories.add_sources(scoped, further_sources([*state["repeats"], *again], made, state["batch"]))
     return len(changes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from mnemic.operations.formation.selection import crowded_out
 from mnemic.operations.messages.transcript import own_words, speakers
@@ -22,7 +22,7 @@ from mnemic.policy.formation.sharing import (
     is_grounded,
     may_share,
 )
-from mnemic.policy.text.shape import clean_text, clip_text, display_name, search_text
+from mnemic.policy.text.shape import clean_text, clip_text, new_memory
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text
 from mnemic.prompts.extraction import (
@@ -37,7 +37,7 @@ from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity, Scope, scope_key, split_scope_key
+from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory
 
@@ -219,7 +219,7 @@ class MemoryBuilder:
         if text is None or own_key is None:
             return None
         wanted = Draft(scope, text, draft.category, draft.importance, draft.private)
-        subject = None
+        subject = ""
         if fact:
             wanted = wanted._replace(provenance=fact.provenance)
             subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
@@ -258,21 +258,10 @@ class MemoryBuilder:
         """The user's, or the session's."""
         return scope_key("user", user) if user else scope_key("session", session_of(self.resolver.identity))
 
-    def _memory(
-        self, kind: Kind, key: str, text: str, sources: Sequence[Message], subject: str | None = None
-    ) -> NewMemory:
-        subject = subject or display_name(split_scope_key(key)[1])
-        dated = sources[-1].said_at
-        return NewMemory(
-            id=uuid4(),
-            kind=kind,
-            scope_key=key,
-            category="event",
-            content=text,
-            search_text=search_text(dated, subject, text),
-            subject=subject,
+    def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], subject: str = "") -> NewMemory:
+        return replace(
+            new_memory(kind, "event", key, text, sources[-1].said_at, subject),
             provenance="inferred",
-            valid_from=dated,
             source_session_id=self.resolver.identity.session_id,
             source_message_ids=tuple(message.id for message in sources),
         )

@@ -15,7 +15,7 @@ from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision
-from mnemic.state.formation import Closing, Repeat, SimilarFact
+from mnemic.state.formation import Repeat, SimilarFact, Twin
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory, Relation, Supersession
@@ -57,7 +57,7 @@ def compare_facts(
             # said anew after all: what came before it in this batch does not close it
             neighbours = _without(neighbours, {old.id for old in same})
             dropped.add(fact.id)
-            repeats += _repeats(fact, same)
+            repeats += repeats_of(fact, same)
             continue
         beside = [old for _, old in near if old.id not in dropped]
         fresh.append(replace(fact, relations=related(beside, bands, settings)))
@@ -76,7 +76,8 @@ def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[Similar
     return {new_id: near for new_id, near in left.items() if near}
 
 
-def _repeats(new: NewMemory, known: Iterable[SimilarFact]) -> list[Repeat]:
+def repeats_of(new: NewMemory, known: Iterable[SimilarFact | Twin]) -> list[Repeat]:
+    """A new memory as the repeat of each of these, which live in its own scope."""
     return [Repeat(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.version > 0) for old in known]
 
 
@@ -122,15 +123,15 @@ class Outcome:
     #: How many more facts contradictions may close.
     deletions: int
     #: By the id of what is closed.
-    closing: dict[UUID, Closing] = field(default_factory=dict)
+    closing: dict[UUID, Supersession] = field(default_factory=dict)
     #: What the facts that are gone repeat.
     repeats: list[Repeat] = field(default_factory=list)
 
-    def closings(self) -> list[Closing]:
+    def closings(self) -> list[Supersession]:
         """Closings of which both ends exist: a new fact may have been dropped after it was named."""
         return [
-            (change, until)
-            for change, until in self.closing.values()
+            change
+            for change in self.closing.values()
             if change.new_id in self.facts and (change.old_version or change.old_id in self.facts)
         ]
 
@@ -154,7 +155,7 @@ class Outcome:
             return
         self.facts[replacement.id] = replacement
         for old in named:
-            self.closing[old.id] = Supersession(old.id, old.version, replacement.id), replacement.valid_from
+            self.closing[old.id] = Supersession(old.id, old.version, replacement.id, replacement.valid_from)
 
 
 def apply_decisions(
@@ -185,7 +186,7 @@ def apply_decisions(
             if missing_details([fact.content], " ".join(old.content for old in named)):
                 continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
-            outcome.repeats += _repeats(fact, named)
+            outcome.repeats += repeats_of(fact, named)
         elif decision.event == "DELETE":
             outcome.close(outcome.allowed(named), fact, known.values())
         elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, foreign)):

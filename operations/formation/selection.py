@@ -7,9 +7,9 @@ from uuid import UUID
 from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
-from mnemic.state.formation import Account, Closing, Repeat
+from mnemic.state.formation import Account, Repeat
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import Message, NewMemory
+from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, scopes
 
@@ -22,8 +22,8 @@ def most_important(new: Sequence[NewMemory], most: int) -> list[NewMemory]:
 
 
 def within_cap(
-    new: Sequence[NewMemory], closing: Sequence[Closing], most: int | None
-) -> tuple[list[NewMemory], list[Closing]]:
+    new: Sequence[NewMemory], closing: Sequence[Supersession], most: int | None
+) -> tuple[list[NewMemory], list[Supersession]]:
     """What is stored of a run, and the closings that then still have both ends.
 
     A fact that the run itself closes gives way first, for without its successor it would pass as true; what it was to
@@ -31,7 +31,7 @@ def within_cap(
     """
     if most is None or len(new) <= most:
         return [*new], [*closing]
-    successors = {change.old_id: change.new_id for change, _ in closing}
+    successors = {change.old_id: change.new_id for change in closing}
 
     def last(memory_id: UUID) -> UUID:
         """The end of a chain of closings; it has one, for a fact closes only what was said before it."""
@@ -42,8 +42,8 @@ def within_cap(
     made = {memory.id for memory in new}
     kept = most_important([memory for memory in new if memory.id not in successors], most)
     ids = {memory.id for memory in kept}
-    rows = [(row._replace(new_id=last(row.new_id)), until) for row, until in closing if row.old_id not in made]
-    return kept, [(row, until) for row, until in rows if row.new_id in ids]
+    rows = [row._replace(new_id=last(row.new_id)) for row in closing if row.old_id not in made]
+    return kept, [row for row in rows if row.new_id in ids]
 
 
 def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:
@@ -66,9 +66,9 @@ def _sources(memories: Iterable[NewMemory]) -> set[UUID]:
     return {source for memory in memories if memory.kind != "episode" for source in memory.source_message_ids}
 
 
-def related_to_living(new: Sequence[NewMemory], closing: Sequence[Closing]) -> list[NewMemory]:
+def related_to_living(new: Sequence[NewMemory], closing: Sequence[Supersession]) -> list[NewMemory]:
     """The memories without relations from or to what the run closes, for that is known by its successor."""
-    closed = {change.old_id for change, _ in closing}
+    closed = {change.old_id for change in closing}
     return [
         replace(memory, relations=tuple(row for row in memory.relations if closed.isdisjoint([memory.id, row.to_id])))
         for memory in new

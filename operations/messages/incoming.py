@@ -138,8 +138,7 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     extra = getattr(item, "additional_kwargs", None)
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
-    role = "system" if "lc_source" in extra else role
-    return {**fields, "role": role, "user": extra.get("user")}
+    return {**fields, "role": "system" if "lc_source" in extra else role, "user": extra.get("user")}
 
 
 def to_messages(
@@ -236,9 +235,14 @@ def _message(
         return None
     if role == "user" and speaker is None:
         raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+    own_id = f"id\x1f{incoming.id}"
+    if incoming.id is None:
+        fingerprint = incoming.fingerprint(speaker, content)
+        known[fingerprint] += 1
+        own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
     session_id = session_of(identity)
     return Message(
-        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, _own_id(incoming, speaker, content, known)])),
+        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id])),
         session_id=session_id,
         role=role,
         author=display_name(incoming.author or incoming.name or speaker or incoming.role),
@@ -267,11 +271,3 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
             "people speak: several_speakers=True"
         )
     return speaker
-
-
-def _own_id(incoming: IncomingMessage, speaker: str | None, content: str, known: Counter[str]) -> str:
-    if incoming.id is not None:
-        return f"id\x1f{incoming.id}"
-    fingerprint = incoming.fingerprint(speaker, content)
-    known[fingerprint] += 1
-    return f"said\x1f{fingerprint}\x1f{known[fingerprint]}"

@@ -5,13 +5,14 @@ The refusals are texts that a model reads, as the answers in `prompts/refine.py`
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.details import missing_details
-from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, display_name, says_nothing, search_text
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts import refine as answers
 from mnemic.prompts.refine import bracketed
@@ -72,8 +73,11 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
         EmbeddingError: the new words could not be embedded; nothing was written.
     """
-    text = _require_text(content)
-    vector = await _embedded(session, id, text)
+    text, shown = _require_text(content), session.shown.get(id)
+    vector = None
+    if shown and shown.kind in memories.INDEXED and not shown.protected:
+        # before the operation, which holds a connection
+        (vector,) = await session.resources.embedder.embed([search_text(shown.valid_from, shown.subject, text)])
 
     async def act(editor: CoreMemoryEditor) -> tuple[LedgerEntry, list[int]]:
         (entry,) = editor.require_editable(id, may_be_consolidation=True)
@@ -192,19 +196,9 @@ def _journal(row: Refinement, after: Sequence[LedgerEntry], protected: int, ende
     figures = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}."
     text = f"Refinement: {figures}{limit} {summary}".strip()
     scope, owner = split_scope_key(row.scope_key)
-    now, subject = datetime.now(UTC), display_name(owner)
-    return NewMemory(
-        id=uuid4(),
-        kind="journal",
-        scope_key=row.scope_key,
-        category="journal",  # recalled only where a request names it
-        content=text,
-        search_text=search_text(now, subject, text),
-        subject=subject,
-        subject_user_id=owner if scope == "user" else None,
-        provenance="consolidated",
-        valid_from=now,
-    )
+    # its category is recalled only where a request names it
+    journal = new_memory("journal", "journal", row.scope_key, text, datetime.now(UTC))
+    return replace(journal, subject_user_id=owner if scope == "user" else None, provenance="consolidated")
 
 
 def _require_text(content: str) -> str:
@@ -221,12 +215,3 @@ def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
     now, most = count_tokens(text), sum(entry.tokens for entry in replaced)
     if now > most:
         raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
-
-
-async def _embedded(session: RefinementSession, number: int, text: str) -> Sequence[float] | None:
-    """Of a memory's new words, before the operation, which holds a connection; None for what has no entry."""
-    entry = session.shown.get(number)
-    if entry is None or entry.kind not in memories.INDEXED or entry.protected:
-        return None
-    indexed = search_text(entry.valid_from, entry.subject, text)
-    return (await session.resources.embedder.embed([indexed]))[0]

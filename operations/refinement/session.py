@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.refinement import batches, lost_memories, protectable, removable
+from mnemic.policy.refinement import batches, lost_memories, removable
 from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
@@ -93,7 +93,7 @@ class RefinementSession:
     @property
     def most_protected(self) -> int:
         """Tokens that may be protected."""
-        return protectable(self.settings.refinement_protected_percent, self.settings.refinement_target)
+        return self.settings.refinement_protected_percent * self.settings.refinement_target // 100
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -119,14 +119,14 @@ class CoreMemoryEditor:
         """
         if twice := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
             raise RefinementRefusedError(f"{bracketed(twice)} is named more than once: name each memory once")
-        found = {number: self._living(number) for number in numbers}
-        if gone := [number for number, entry in found.items() if entry is None]:
+        shown = self.session.shown
+        if gone := [number for number in numbers if number not in shown or shown[number].id not in self.entries]:
             raise RefinementRefusedError(UNKNOWN.format(numbers=bracketed(gone)))
-        entries = [entry for entry in found.values() if entry is not None]
+        entries = [replace(self.entries[shown[number].id], handle=number) for number in numbers]
         if fixed := [entry.handle for entry in entries if entry.protected]:
             raise RefinementRefusedError(f"{bracketed(fixed)} is protected: leave it as it is, and out of the call")
         for entry in entries:
-            if self.session.shown[entry.handle].version != entry.version:
+            if shown[entry.handle].version != entry.version:
                 raise RefinementRefusedError(CHANGED.format(number=entry.handle))
             if entry.kind == "consolidation" and not may_be_consolidation:
                 raise RefinementRefusedError(f"[{entry.handle}] is the consolidation: only update_memory can change it")
@@ -169,11 +169,6 @@ class CoreMemoryEditor:
                 f"a session may remove {most} memories and no more: keep what {bracketed(lost)} says, in fewer words"
             )
         return lost, most - progress.removed
-
-    def _living(self, number: int) -> LedgerEntry | None:
-        shown = self.session.shown.get(number)
-        entry = self.entries.get(shown.id) if shown else None
-        return replace(entry, handle=number) if entry else None
 
 
 def _lost(originals: Sequence[tuple[str, str]], text: str) -> list[bool]:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
+from uuid import uuid4
 
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.kinds import long_date
+from mnemic.state.identity import split_scope_key
+from mnemic.state.kinds import Kind, long_date
+from mnemic.state.records import NewMemory
 
 Item = TypeVar("Item")
 
@@ -213,3 +216,18 @@ def display_name(author: str) -> str:
     digits = sum(char.isdigit() for char in author)
     is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
     return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author
+
+
+def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
+    """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
+    subject = subject or display_name(split_scope_key(key)[1])
+    return NewMemory(
+        id=uuid4(),
+        kind=kind,
+        scope_key=key,
+        category=category,
+        content=content,
+        search_text=search_text(dated, subject, content),
+        subject=subject,
+        valid_from=dated,
+    )

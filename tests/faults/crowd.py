@@ -180,9 +180,9 @@ class Crowd:
         await inbox.observe(scoped, own.session_id, [own])
         vectors = {item.id: direction(chance.uniform(0, 90)) for item in facts}
         await memories.insert(scoped, [*facts, thought], model=MODEL, vectors=vectors, run_id=None)
-        closing = [Supersession(old_id=old.id, old_version=old.version, new_id=thought.id)
+        closing = [Supersession(old_id=old.id, old_version=old.version, new_id=thought.id, until=MORNING)
                    for old in chance.sample(known, min(2, len(known))) if not old.protected]  # fmt: skip
-        await memories.supersede(scoped, [(change, MORNING) for change in closing])
+        await memories.supersede(scoped, closing)
         await asyncio.sleep(chance.uniform(0, 0.01))
         await inbox.index_messages(scoped, MODEL, [IndexedText(item_id=own.id, text=own.content, vector=direction(5))])
 

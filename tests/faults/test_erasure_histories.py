@@ -136,10 +136,10 @@ class History:
         if old := await self._living():
             said = self._message()
             new = memory(text, sources=[said] if self.canary in text else [])
-            change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id)
+            change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id, until=MORNING)
             if self.canary not in text:
                 said = message(f"Number {self.said}")
-            await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [(change, MORNING)]))
+            await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [change]))
 
     async def _forget(self) -> None:
         if known := await self._living():

@@ -134,7 +134,7 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, way: str) -
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "module", "name", "step"),
-    [("sequential", consolidation_node, "metered", CONSOLIDATION), ("refinement", edits, "_embedded", EMBEDDINGS)],
+    [("sequential", consolidation_node, "metered", CONSOLIDATION), ("refinement", edits, "finish", EMBEDDINGS)],
     ids=["a model", "an embedder"],
 )
 async def test_control_a_transaction_that_is_open_meanwhile_is_seen_by(

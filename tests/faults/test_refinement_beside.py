@@ -136,7 +136,7 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, refinements, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(CoreMemoryEditor, "_living", lambda self, number: self.session.shown[number])
+    monkeypatch.setattr(CoreMemoryEditor, "require_editable", lambda self, number, **_: [self.session.shown[number]])
     told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]

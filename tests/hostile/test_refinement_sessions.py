@@ -296,19 +296,19 @@ async def caught(clone: Clone, *mutation: str) -> str:
     return str(failure.value).splitlines()[0]
 
 
-LIVING = CoreMemoryEditor._living
+EDITABLE = CoreMemoryEditor.require_editable
 
 
-def as_free(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
+def as_free(self: CoreMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
     """As if nothing were protected."""
-    entry = LIVING(self, number)
-    return replace(entry, protected=False) if entry else None
+    free = {memory_id: replace(entry, protected=False) for memory_id, entry in self.entries.items()}
+    return EDITABLE(replace(self, entries=free), *numbers, **rest)
 
 
 async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CoreMemoryEditor, "_living", as_free)
+    monkeypatch.setattr(CoreMemoryEditor, "require_editable", as_free)
     guard = "new.protected or (tg_op = 'UPDATE' and old.protected)"
 
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from mnemic.operations.formation.selection import most_important, within_cap
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.formation import Closing
 from mnemic.state.records import NewMemory, ScopeSettings, Supersession
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -217,9 +216,9 @@ def rated(*importances: int) -> list[NewMemory]:
     return [replace(memory(f"m{place}"), importance=rating) for place, rating in enumerate(importances)]
 
 
-def closes(old: NewMemory | UUID, new: NewMemory) -> Closing:
+def closes(old: NewMemory | UUID, new: NewMemory) -> Supersession:
     old_id, version = (old, 1) if isinstance(old, UUID) else (old.id, 0)
-    return Supersession(old_id, version, new.id), MORNING
+    return Supersession(old_id, version, new.id, MORNING)
 
 
 def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
@@ -238,10 +237,10 @@ def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
+def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Supersession], int]:
     """New memories, closings among them (a later one closes an earlier one) and of known facts, and a cap."""
     new = rated(*draw(st.lists(st.integers(1, 5), max_size=7)))
-    closing: list[Closing] = []
+    closing: list[Supersession] = []
     for place in range(len(new)):
         if draw(st.booleans()):
             closing.append(closes(uuid4(), new[place]))
@@ -251,7 +250,7 @@ def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Closing], int]:
 
 
 @given(runs())
-def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Closing], int]) -> None:
+def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Supersession], int]) -> None:
     new, closing, most = run
     kept, rows = within_cap(new, closing, most)
     ids = {memory.id for memory in kept}
@@ -259,9 +258,9 @@ def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory
 
     assert len(kept) <= most
     assert [memory for memory in new if memory in kept] == kept
-    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row, _ in rows)
-    closed = {row.old_id for row, _ in closing}
-    assert ids & closed <= {row.old_id for row, _ in rows}
+    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
+    closed = {row.old_id for row in closing}
+    assert ids & closed <= {row.old_id for row in rows}
     if len(new) > most:
         dropped = [memory.importance for memory in new if memory.id not in ids | closed]
         assert min((memory.importance for memory in kept), default=9) >= max(dropped, default=0)

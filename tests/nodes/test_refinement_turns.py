@@ -158,13 +158,13 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
 async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    living = CoreMemoryEditor._living
+    require_editable = CoreMemoryEditor.require_editable
 
-    def numbering(self: CoreMemoryEditor, number: int) -> LedgerEntry | None:
+    def numbering(self: CoreMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
         self.session.show(self.entries.values())
-        return living(self, number)
+        return require_editable(self, *numbers, **rest)
 
-    monkeypatch.setattr(CoreMemoryEditor, "_living", numbering)
+    monkeypatch.setattr(CoreMemoryEditor, "require_editable", numbering)
 
     blind, *_ = await named_blindly(clean_db, model)
 

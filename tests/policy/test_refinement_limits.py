@@ -12,7 +12,6 @@ from mnemic.policy.refinement import (
     batches,
     lost_memories,
     merged_category,
-    protectable,
     removable,
 )
 from mnemic.state.refinement import LedgerEntry
@@ -146,10 +145,9 @@ def test_a_long_text_or_a_shared_word_does_not_stand_in_for_short_ones() -> None
 
 
 @given(PERCENTS, COUNTS)
-def test_the_share_that_may_go_is_rounded_up_and_the_share_that_is_protected_down(percent: int, count: int) -> None:
+def test_the_share_that_may_go_is_rounded_up(percent: int, count: int) -> None:
     most = removable(percent, count)
     assert percent * count / 100 <= most < percent * count / 100 + 1
-    assert protectable(percent, count) <= percent * count / 100 < protectable(percent, count) + 1
 
 
 def readers(name: str) -> int:

@@ -67,8 +67,8 @@ async def live(db: Database) -> None:
             new[0] = replace(new[0], source_message_ids=(said.id,))
             vectors = {item.id: direction(10) for item in new}
             await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
-            closing = Supersession(old_id=new[1].id, old_version=1, new_id=new[0].id)
-            await memories.supersede(scoped, [(closing, MORNING)])
+            closing = Supersession(old_id=new[1].id, old_version=1, new_id=new[0].id, until=MORNING)
+            await memories.supersede(scoped, [closing])
 
 
 @pytest.fixture

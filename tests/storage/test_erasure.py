@@ -236,10 +236,10 @@ async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world
     for chosen in (0, 1):
         old, new = memory(f"Ana keeps a {CANARY} {chosen}."), memory(f"Ana keeps a {CANARY} called Bob {chosen}.")
         apart = memory(f"Number {chosen} sails often.")
-        change = Supersession(old_id=old.id, old_version=1, new_id=new.id)
+        change = Supersession(old_id=old.id, old_version=1, new_id=new.id, until=MORNING)
         await remember(world.db, ANA, old, apart)
         await remember(world.db, ANA, new)
-        await operate(world.db, ANA, lambda scoped, one=change: memories.supersede(scoped, [(one, MORNING)]))  # type: ignore[misc]
+        await operate(world.db, ANA, lambda scoped, one=change: memories.supersede(scoped, [one]))  # type: ignore[misc]
         assert {*await erase(world.db, (old, new)[chosen].id)} == {old.id, new.id}
         assert world.states(old.id, new.id, apart.id) == ["purged", "purged", "active"]
     assert world.places() == set()

@@ -73,9 +73,9 @@ class Shared:
         await form(db, identity("bo", session="s3"), [self.bos_alone], last)
         await remember(db, bo, merged)
         taken = [formed[name].id for name in ("taken in", "another's, taken in")]
-        closing = Supersession(old_id=formed["said for the group"].id, old_version=1, new_id=merged.id)
+        closing = Supersession(old_id=formed["said for the group"].id, old_version=1, new_id=merged.id, until=MORNING)
         await operate(db, ana, lambda scoped: memories.absorb(scoped, formed["what took it in"].id, taken))
-        await operate(db, bo, lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
+        await operate(db, bo, lambda scoped: memories.supersede(scoped, [closing]))
         by_ana = bo.model_copy(update={"actor_id": "ana"})
         for who, new in zip((ana, bo, by_ana), asked, strict=True):
             async with db.scoped(who) as scoped:
@@ -166,8 +166,8 @@ async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_b
     await form(world.db, CREW, [*hers, his], own, crews, thought, from_his, old, also=["user:bo"])
     taken = [thought.id, from_his.id]
     await operate(world.db, CREW, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
-    closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id)
-    await operate(world.db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [(closing, MORNING)]))
+    closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id, until=MORNING)
+    await operate(world.db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [closing]))
     await operate(world.db, CREW, _storing(beside))
     if before:
         await erase(world.db, own.id, thought.id)

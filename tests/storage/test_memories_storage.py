@@ -55,14 +55,14 @@ async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database, closed: st
 
 
 async def supersede(db: Database, old_id: uuid.UUID, version: int) -> None:
-    change = Supersession(old_id=old_id, old_version=version, new_id=uuid.uuid4())
-    await operate(db, ME, lambda scoped: memories.supersede(scoped, [(change, MORNING + timedelta(days=1))]))
+    change = Supersession(old_id, version, new_id=uuid.uuid4(), until=MORNING + timedelta(days=1))
+    await operate(db, ME, lambda scoped: memories.supersede(scoped, [change]))
 
 
 def stale_acts(old: Memory) -> dict[str, Callable[[ScopedTransaction], Awaitable[None]]]:
-    change = Supersession(old_id=old.id, old_version=old.version, new_id=uuid.uuid4())
+    change = Supersession(old_id=old.id, old_version=old.version, new_id=uuid.uuid4(), until=MORNING)
     return {
-        "supersede": lambda scoped: memories.supersede(scoped, [(change, MORNING)]),
+        "supersede": lambda scoped: memories.supersede(scoped, [change]),
         "absorb": lambda scoped: memories.absorb(scoped, uuid.uuid4(), [old.id]),
         "rewrite": lambda scoped: memories.rewrite_consolidation(scoped, old, "newer text"),
     }

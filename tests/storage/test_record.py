@@ -233,7 +233,7 @@ async def test_a_memory_tells_its_own_history(db: Database) -> None:
     async with db.scoped(ME) as scoped:
         op_id = await scoped.begin_operation("formation", run_id="run-7")
         await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id="run-7")
-        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
+        await memories.supersede(scoped, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
     async with db.scoped(ME) as scoped:
         added, closed = await history.of_memory(scoped, old.id)
     assert (added.event, added.before, added.after) == ("ADD", None, "Ana lives in Porto.")

@@ -71,7 +71,7 @@ async def test_a_superseded_memory_comes_with_what_took_its_place_where_that_may
     await advance(db, 2)
     async with db.scoped(ANA) as scoped:
         await scoped.begin_operation("formation")
-        await memories.supersede(scoped, [(Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING)])
+        await memories.supersede(scoped, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
     changes = await told(db)
 
     assert events(changes) == [(3, "SUPERSEDE")]

@@ -80,8 +80,8 @@ async def _formed(db: Database) -> list[NewMemory]:
     await remember(db, ME, lisbon, vectors={lisbon.id: direction(9)})
     async with db.scoped(ME) as scoped:
         await scoped.begin_operation("formation", run_id="run-7", meta={"kept_share": 0.95, "note": "ü"})
-        change = Supersession(old_id=porto.id, old_version=1, new_id=lisbon.id)
-        await memories.supersede(scoped, [(change, MORNING)])
+        change = Supersession(old_id=porto.id, old_version=1, new_id=lisbon.id, until=MORNING)
+        await memories.supersede(scoped, [change])
     await remember(db, ME, reflection)
     async with db.scoped(ME) as scoped:
         await scoped.begin_operation("consolidation")

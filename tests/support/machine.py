@@ -101,8 +101,8 @@ class TimeMachine(RuleBasedStateMachine):
             if old and facts and replaced is not None:
                 known = await memories.find(scoped, chosen(old, replaced)["id"])
                 assert known
-                change = Supersession(old_id=known.id, old_version=known.version, new_id=facts[0])
-                await memories.supersede(scoped, [(change, MORNING + timedelta(days=1))])
+                change = Supersession(known.id, known.version, new_id=facts[0], until=MORNING + timedelta(days=1))
+                await memories.supersede(scoped, [change])
 
         self.real.operate(act)
 

@@ -97,7 +97,7 @@ def world(clean_db: Clone) -> dict[str, UUID]:
     old, new = memory("Ana works for the harbour office."), memory("Ana works for the ferry line.")
     consolidation = memory("Ana is direct.\nShe wants short answers.", kind="consolidation")
     hostile = memory(HOSTILE, valid_from=MORNING + timedelta(days=1))
-    change = Supersession(old_id=old.id, old_version=1, new_id=new.id), MORNING + timedelta(days=30)
+    change = Supersession(old.id, old_version=1, new_id=new.id, until=MORNING + timedelta(days=30))
     prepare(
         clean_db,
         lambda db: remember(db, identity(), old, consolidation, hostile),
