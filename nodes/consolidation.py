@@ -114,14 +114,14 @@ async def write_consolidation(
     for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
         draft = clean_text((await metered(resources, identity, writing)).output.text)
-        refusal, to_mend = _judged(draft, sources, word_limit)
-        usable += [] if refusal else [draft]
+        why, to_mend = _judged(draft, sources, word_limit)
+        usable += [] if why else [draft]
         if to_mend is None:
             break
         step_input = step_input._replace(draft=draft, problem=to_mend)
     if not usable:
         await give_back(resources, identity, state["lease"], failure="unusable")
-        return {"outcome": "refused", "problem": refusal, "absorbed": 0, "kept_share": 1.0, "text": ""}
+        return {"outcome": "refused", "problem": why, "absorbed": 0, "kept_share": 1.0, "text": ""}
     best = max(usable, key=lambda draft: kept_share(sources, draft))
     return {"text": best, "kept_share": round(kept_share(sources, best), 3)}
 
