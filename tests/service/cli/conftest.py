@@ -36,6 +36,7 @@ def env(clean_db: Clone) -> dict[str, str]:
 @pytest.fixture
 def mnemic(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """`mnemic("form", "chat.jsonl")` runs a command; a traceback fails the test by itself."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # a shell may export it
     for name, value in env.items():
         monkeypatch.setenv(name, value)
 
