@@ -122,6 +122,15 @@ def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
         raise ValueError("a seq of the history, or a datetime with its zone") from None
 
 
+def _to_time(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError("a datetime with its zone, such as 2026-03-02T09:14:00Z") from None
+
+
+#: A time as a caller gives it.
+Time = Annotated[AwareDatetime, WrapValidator(_to_time)]
 #: A moment of a history, as a caller gives it: never text or a fraction, which could be meant as either.
 Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 

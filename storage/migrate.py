@@ -155,7 +155,9 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
                 applied: dict[str, str] = dict(await record.fetchall())
                 unfit, pending = differences(applied)
                 if unfit:
-                    raise DatabaseSetupError(f"{unfit[0]}: use the release that made this database, or a newer one")
+                    raise DatabaseSetupError(
+                        f"{unfit[0]}: use the release of it that made this database, or a newer one"
+                    )
                 if not pending:
                     return ran
                 file = pending[0]

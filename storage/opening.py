@@ -180,7 +180,7 @@ def _dump(program: str, dsn: str, target: Path) -> int:
     part = target.with_name(f"{target.name}.part")
     try:
         part.unlink(missing_ok=True)
-        part.touch(0o600)  # it holds everybody's memories
+        part.touch(0o600, exist_ok=False)  # it holds everybody's memories
         done = subprocess.run(  # noqa: S603  # our own argument list, no shell
             [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}", f"--file={part}"],
             stdin=subprocess.DEVNULL,

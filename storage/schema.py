@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
 
+from langgraph.checkpoint.postgres.base import MIGRATIONS
+
 #: The record's name for functions, triggers, policies and rights, which stand and fall together.
 RULES: Final = "rules"
 #: Before and after the functions.
@@ -132,10 +134,8 @@ class SchemaFile(NamedTuple):
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
     """The tables of LangGraph's checkpointer as its library makes them, our own files in their order, and the rules."""
-    from langgraph.checkpoint.postgres.base import MIGRATIONS  # for `schema_files` alone: half a second of imports
-
     tables = _read("tables")
-    # concurrently no index is made in a transaction, and none has to be: nobody works with the tables yet
+    # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
     savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
     return (
         *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import HostId, Identity
+from mnemic.state.identity import HostId, Identity, split_scope_key
 from mnemic.state.records import Memory
 
 #: Who shares a conversation with several people in it.
@@ -199,9 +200,11 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
             yield from _describe_answer(answer)
     # what to type: the name, or the path of this very run where the name alone would not be found
     program = sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
+    owners = Counter(split_scope_key(item.scope_key)[1] for item in found.memories)
+    most = max(found.people, key=lambda person: owners[person])  # whoever has something to see
     yield from ("", "Look around:")
     for words in (("memories",), ("recall", "What did I tell you last time?")):
-        line = command_line(*words, agent=found.agent_id, user=found.people[0])
+        line = command_line(*words, agent=found.agent_id, user=most)
         yield verbatim(f"  {program}{line.removeprefix('mnemic')}")
 
 

@@ -82,8 +82,9 @@ async def governing(
     if user is not None:
         if actor is not None:
             raise InvalidInputError("--actor goes without --user: a person acts in their own name")
+        who = person(agent, user, group, session)
         async with Mnemic.open() as memory:
-            yield memory, person(agent, user, group, session)
+            yield memory, who
         return
     if blind and (session is not None or group):
         raise InvalidInputError(f"--session and --group go with --user: an administrator {blind}")

@@ -36,7 +36,7 @@ Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.
 
 #: In place of the words that an erased memory no longer has.
 _ERASED: Final = "what it said was erased"
-_THREADS: Final = ("last moved (UTC)", "conversation", "began", "steps", "next")
+_THREADS: Final = ("conversation", "last moved (UTC)", "began", "steps", "next")
 
 #: Filters whose values are not text, and what such values are written as.
 _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
@@ -218,4 +218,4 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
 def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
     moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
     steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
-    return moved, thread.thread_id, began, steps, ", ".join(thread.next)
+    return thread.thread_id, moved, began, steps, ", ".join(thread.next)

@@ -21,7 +21,7 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
@@ -126,7 +126,11 @@ async def _carry_out(
     elif is_refused or not (options.dry_run or planned.changes_nothing):
         why_not = withheld("Do it?", yes=yes, as_json=as_json)
     if why_not is None:
-        done = await roll_back(dry_run=False)
+        try:
+            done = await roll_back(dry_run=False)
+        except RollbackRefusedError:
+            report(planned, (), as_json=as_json)  # what stands against it
+            raise
     to_undo_it = [verbatim(f"done; to undo it: {command_line('undo', done.op_id, **again)}")] if done.op_id else []
     report(done, to_undo_it, as_json=as_json)
     exit_if_wrong(why_not, f"nothing was changed: {why_not}")

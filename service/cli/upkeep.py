@@ -173,8 +173,9 @@ async def refine(
 ) -> None:
     """Have an agent compress the core memory of a scope key that has outgrown its budget, or resume that."""
     scope, owner = ("agent", agent) if key is None else split_scope_key(key)
-    owned = {"agent": {}, "group": {"group_ids": (owner,)}}.get(scope, {f"{scope}_id": owner})
-    who = Identity(agent_id=agent, actor_id=actor, **owned)  # the narrowest that the scope key belongs to
+    who = Identity(agent_id=agent, actor_id=actor)  # the narrowest that the scope key belongs to
+    if scope != "agent":
+        who = who.model_copy(update={"group_ids": (owner,)} if scope == "group" else {f"{scope}_id": owner})
     async with Mnemic.open() as memory:
         result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE

@@ -3,11 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
 
-from pydantic import AwareDatetime
-
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
-from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid
+from mnemic.state.checking import AnyId, Limit, Moment, Time, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Operation, Rollback, RollbackOptions
 from mnemic.state.identity import HostId
@@ -36,7 +34,7 @@ class TimeMachine(ABC, Generic[Whose]):
         whose: Whose,
         *,
         session_id: HostId | None = None,
-        since: AwareDatetime | None = None,
+        since: Time | None = None,
         limit: Limit = 100,
     ) -> list[Operation]:
         """What was done to memories, newest first.
@@ -86,7 +84,7 @@ class TimeMachine(ABC, Generic[Whose]):
         self,
         whose: Whose,
         session_id: HostId,
-        since: AwareDatetime,
+        since: Time,
         *,
         cascade: bool = False,
         skip_erased: bool = False,

@@ -32,7 +32,7 @@ class MemoryAgentState(AgentState[Any]):
 
 
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
-    """Recalls before the model is called, shows it the context, brings the tools, and observes after the turn.
+    """Recalls before the turn, shows the context to the model, brings the tools, and observes after the turn.
 
     The context stands behind the host's own system prompt, in the request alone: no message of the thread and no
     checkpoint holds it. It stays the same through all model calls of a turn. Make one with `Mnemic.middleware`.
@@ -56,20 +56,21 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self._recall, self._observe, self._form, self._several = recall, observe, form, several_speakers
         self._loop = memory.resources.database.loop
 
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelCallResult[Any]:
-        """Recalls for the last message of the user before the turn's first call, and shows the context to the model.
-
-        The turn keeps it; after an interrupt it is fetched again.
+    async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Recalls for the last message of the user: here, where no host's retry of a model call asks again.
 
         Raises:
             MissingIdentityError: the run's context says not whose it is.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
+        return {**await self._recalled(state, runtime)}
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelCallResult[Any]:
+        """Shows the context to the model; after an interrupt it is fetched again."""
         recalled = None if _CONTEXT in request.state else await self._recalled(request.state, request.runtime)
-        response = await handler(_with_context(request, recalled))
-        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
+        return _with_update(await handler(_with_context(request, recalled)), recalled)
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
@@ -83,19 +84,22 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
 
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelCallResult[Any]:
-        """As `awrap_model_call`.
+    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """As `abefore_agent`.
 
         Raises:
             BlockedLoopError: the agent is invoked on that loop's own thread.
         """
+        return run_on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelCallResult[Any]:
+        """As `awrap_model_call`."""
         recalled = None
         if _CONTEXT not in request.state:
             recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
-        response = handler(_with_context(request, recalled))
-        return ExtendedModelResponse(response, Command(update={**(recalled or {})}))
+        return _with_update(handler(_with_context(request, recalled)), recalled)
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """As `aafter_agent`."""
@@ -109,6 +113,10 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
         return self._recall.in_role(identity_of(runtime))
+
+
+def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
+    return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:

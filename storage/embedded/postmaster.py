@@ -82,6 +82,8 @@ class Postmaster:
         self.data = base / "data"
         self._lock = base / "server.lock"
         self._log = base / "server.log"
+        #: The server that this process has started; another one may be its last user.
+        self._child: int | None = None
 
     def noted(self) -> _PidFile | None:
         """What postmaster.pid says; None when there is no file or it is not complete yet."""
@@ -130,11 +132,18 @@ class Postmaster:
             }
             argv = [str(binaries / "postgres"), "-D", str(self.data)]
             argv += [f"--{name}={value}" for name, value in options.items()]
-            self._spawn(argv, account, log.fileno())
-        if self.await_ready() is None:
+            self._child = self._spawn(argv, account, log.fileno())
+        try:
+            ready = self.await_ready()
+        except KeyboardInterrupt:
+            os.kill(self._child, signal.SIGINT)
+            raise
+        if ready is None:
+            self._reap()
             raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
-    def _spawn(self, argv: list[str], account: Account, log: int) -> None:
+    def _spawn(self, argv: list[str], account: Account, log: int) -> int:
+        self._reap()  # one that was killed
         options = account.process_options
         if noted := self.noted():
             # Nothing of that server is left, as the lock says. Postgres takes the number in this variable for its own
@@ -147,6 +156,14 @@ class Postmaster:
                 argv, stdout=log, stderr=log, pass_fds=(lock,), start_new_session=True, **options
             )
         child.returncode = 0  # it may outlive this process, and Python would complain of a forgotten child
+        return child.pid
+
+    def _reap(self) -> None:
+        """Lets the system forget a server of this process that has ended."""
+        if self._child and self._is_gone():
+            with suppress(ChildProcessError):  # a fork has its parent's number
+                os.waitpid(self._child, 0)  # its files are closed already, so this is a matter of milliseconds
+            self._child = None
 
     def stop(self) -> bool:
         """Stop the server; True when nothing of it is left. A slow shutdown is no error, it ends by itself."""
@@ -157,9 +174,9 @@ class Postmaster:
             deadline = time.monotonic() + _STOP_SECONDS
             while not self._is_gone() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-            with suppress(ChildProcessError):  # another process may have started it
-                os.waitpid(noted.pid, os.WNOHANG)
-        return self._is_gone()
+        is_gone = self._is_gone()
+        self._reap()
+        return is_gone
 
     def _is_gone(self) -> bool:
         return close_last(open_private(self._lock))

@@ -115,7 +115,7 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         (("undo", OP, *PERSON, "--refinement", OP), ": one of them"),
         (("undo", OP, *PERSON, "--yes", "--dry-run"), "say one of them"),
         (("undo", OP, *PERSON, "--yes"), "No such operation"),
-        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: Input should have timezone"),
+        (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: a datetime with its zone, such as"),
         (
             ("restore", "user:ana", *PERSON, "--at", SINCE[:-1]),
             "moment: a seq of the history, or a datetime",
