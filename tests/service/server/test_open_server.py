@@ -31,6 +31,8 @@ FIRST_NODES = {
     "refinement": "open",
 }
 ANA = identity("ana", session="s1")
+#: An agent that nobody else talks with.
+WALK = ANA.model_copy(update={"agent_id": "walk"})
 WISH = "Ana wants short answers."
 TEXT = "Ana wants short answers, always."
 RULES = ("Ana is never called before nine.", "Ana is never called after six.")
@@ -122,7 +124,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     opened: DevServer, client: LangGraphClient
 ) -> None:
     async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
-        await memory.observe(ANA, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
+        await memory.observe(WALK, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
 
     formed = await _run(client, "formation", {"force": True})
     assert (formed["reason"], formed["formed"], formed["pending"]) == ("forced", 4, 0)
@@ -133,7 +135,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
     async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
         for rule in RULES:
-            await memory.remember(ANA, rule, category="constraints", kind="core")
+            await memory.remember(WALK, rule, category="constraints", kind="core")
     refined = await _run(client, "refinement", {"scope_key": "user:ana", "force": True})
     assert (refined["outcome"], refined["ended"], refined["resumed"]) == ("ended", "completed", False)
     assert (refined["merged"], refined["memories_before"], refined["memories_after"]) == (2, 3, 2)
@@ -151,7 +153,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
 
 async def _run(client: LangGraphClient, graph: str, given: dict[str, Any]) -> Any:
-    return await client.runs.wait(None, graph, input=given, context=ANA.model_dump(mode="json"))
+    return await client.runs.wait(None, graph, input=given, context=WALK.model_dump(mode="json"))
 
 
 def port_of(server: DevServer) -> str:
