@@ -94,9 +94,10 @@ async def db(clean_db: Clone) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def superuser(clean_db: Clone, worker_superuser: psycopg.Connection) -> psycopg.Connection:
+def superuser(clean_db: Clone, worker_superuser: psycopg.Connection) -> Iterator[psycopg.Connection]:
     """A superuser on the database of `db`: for set-up and for looking behind the policies, never for the act tested."""
-    return worker_superuser
+    yield worker_superuser
+    worker_superuser.execute("reset all")  # such as the triggers that a test has switched off
 
 
 @pytest.fixture
