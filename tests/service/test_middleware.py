@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from langchain.agents.middleware import ModelRetryMiddleware
 from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
@@ -239,6 +240,13 @@ async def test_a_hosts_mistake_shows_before_the_model_is_asked(memory: Mnemic, m
     for context in (identity("ana").model_dump(), {"agent_id": "", "session_id": "s"}):
         with pytest.raises(InvalidInputError):
             await agent(memory, model).ainvoke(said(GREETING), context=context)
+    assert requests(model) == []
+
+
+async def test_a_hosts_retry_of_a_model_call_hides_no_run_that_is_nobodys(memory: Mnemic, model: LoopbackModel) -> None:
+    retried = agent(memory, model, middleware=[ModelRetryMiddleware(initial_delay=0), memory.middleware(observe=False)])
+    with pytest.raises(MissingIdentityError):
+        await retried.ainvoke(said(GREETING))
     assert requests(model) == []
 
 

@@ -202,10 +202,12 @@ def test_a_killed_server_recovers_with_all_rows(base: Path) -> None:
         _ask(server, "create table kept as select generate_series(1, 1000) as n")
         killed = _postmaster(base)
         os.kill(killed, signal.SIGKILL)
-        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)  # it is a zombie now, and stays one
+        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)  # it is a zombie now
         server.start()
         assert _postmaster(base) != killed
         assert _ask(server, "select count(*) from kept") == 1000
+        with pytest.raises(ProcessLookupError):
+            os.kill(killed, 0)  # nothing is left of it, not even a zombie
 
 
 @pytest.mark.thorough

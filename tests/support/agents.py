@@ -41,11 +41,9 @@ def is_agent(request: Request) -> bool:
     return bool(request["model"] == "gpt-agent") or offering("planner")(request)
 
 
-def agent(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddleware | None = None, **settings: Any) -> Any:
+def agent(memory: Mnemic, model: LoopbackModel, own: MemoryMiddleware | None = None, **settings: Any) -> Any:
     chat = ChatOpenAI(model="gpt-agent", base_url=model.base_url, api_key="test", max_retries=0)  # type: ignore[arg-type]
-    return create_agent(
-        chat, **{"system_prompt": PROMPT, "middleware": [middleware or memory.middleware()], **settings}
-    )
+    return create_agent(chat, **{"system_prompt": PROMPT, "middleware": [own or memory.middleware()], **settings})
 
 
 def requests(model: LoopbackModel) -> list[Request]:
