@@ -156,7 +156,7 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
                 unfit, pending = differences(applied)
                 if unfit:
                     raise DatabaseSetupError(
-                        f"{unfit[0]}: use the release of it that made this database, or a newer one"
+                        f"{unfit[0]}: use the release of mnemic that made this database, or a newer release"
                     )
                 if not pending:
                     return ran
