@@ -179,7 +179,7 @@ def test_an_operation_ends_with_the_savepoint_it_began_in(service: psycopg.Conne
     [
         "update heads set op_xid = pg_current_xact_id()",
         "insert into heads (agent_id, seq, hash) values ('museum', 0, '')",
-        "select actor from heads",
+        "select operation from heads",
         "select open_operation('harbor', gen_random_uuid(), 'ceo', 'admin', 'formation', null, null, '{}')",
         "select close_operation('harbor')",
         "select open_head('harbor')",
@@ -192,7 +192,7 @@ async def test_nobody_writes_a_head_but_the_owners_functions(
     with pytest.raises(RefusedError, match="permission denied"):
         async with db.scoped(ANA) as scoped:
             await scoped.execute(sent, {})
-    if not statement.startswith("select actor"):  # whose names stand in the history too
+    if not statement.startswith("select operation"):  # whose names stand in the history too
         with clean_db.as_role("mnemic_admin") as admin, pytest.raises(InsufficientPrivilege, match="permission denied"):
             admin.execute(sent)
 
@@ -204,7 +204,11 @@ def test_an_operation_of_another_time_or_transaction_is_not_open(
     """As a dump that was restored into another cluster would bring it; None, the control: with both right it is."""
     with nullcontext() if stale is None else pytest.raises(InsufficientPrivilege), service.transaction():
         row = service.execute("select pg_current_xact_id()::text, transaction_timestamp()").fetchone()
-        superuser.execute("update mnemic.heads set op_xid = %s::xid8, op_began = %s, op_id = gen_random_uuid()", row)
+        superuser.execute(
+            "update mnemic.heads set op_xid = %s::xid8, op_began = %s,"
+            " operation = operation || jsonb_build_object('op_id', gen_random_uuid())",
+            row,
+        )
         if stale:
             superuser.execute(f"update mnemic.heads set {stale}".encode())
         service.execute(CHANGE)

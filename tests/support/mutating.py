@@ -42,19 +42,19 @@ create or replace function mnemic.open_operation(
     p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text, p_session text, p_run text, p_meta jsonb
 ) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
-    insert into beside (agent_id, seq, hash, op_xid, op_id, actor, actor_kind, reason, session_id, run_id, meta)
-    values (p_agent, 0, '', pg_current_xact_id(), p_op, p_actor, p_actor_kind, p_reason, p_session, p_run, p_meta);
+    insert into beside (agent_id, seq, hash, op_xid, operation)
+    values (p_agent, 0, '', pg_current_xact_id(),
+            jsonb_build_object('op_id', p_op, 'actor', p_actor, 'actor_kind', p_actor_kind, 'reason', p_reason,
+                               'session_id', p_session, 'run_id', p_run, 'meta', p_meta));
     insert into heads (agent_id, seq, hash) values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')))
     on conflict do nothing
 $$;
-create or replace function mnemic.open_head(p_agent text) returns heads
+create or replace function mnemic.open_head(p_agent text) returns history
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    head heads;
 begin
-    select * into head from beside where agent_id = p_agent and op_xid = pg_current_xact_id();
-    select seq, hash into head.seq, head.hash from heads where agent_id = p_agent {lock};
-    return head;
+    return (select jsonb_populate_record(null::history, to_jsonb(h) || b.operation)
+              from beside b cross join lateral (select * from heads where agent_id = p_agent {lock}) as h
+             where b.agent_id = p_agent and b.op_xid = pg_current_xact_id());
 end $$;
 """
 

@@ -499,18 +499,17 @@ $$;
 
 -- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
 create function forget_messages(p_most integer) returns integer
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-declare
-    agent text := current_setting('mnemic.agent_id');
-    gone  integer;
-begin
-    perform from heads where agent_id = agent for update;
-    update messages set content = null, forget_at = null
-     where agent_id = agent and id in (
-           select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
-    get diagnostics gone = row_count;
-    return gone;
-end $$;
+language sql security definer set search_path = mnemic, pg_temp as $$
+    select from heads where agent_id = current_setting('mnemic.agent_id') for update;
+    with gone as (
+        update messages set content = null, forget_at = null
+         where agent_id = current_setting('mnemic.agent_id') and id in (
+               select id from messages
+                where agent_id = current_setting('mnemic.agent_id') and forget_at <= clock_timestamp()
+                order by forget_at limit p_most)
+        returning 1)
+    select count(*)::integer from gone
+$$;
 
 -- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
 -- their expiry.

@@ -19,7 +19,6 @@ declare
     changed  refcursor;
     change   record;
     subject  jsonb;
-    head     heads;
     h        history;
     c        history_contents;
     rows     history[];
@@ -45,11 +44,10 @@ begin
         subject := coalesce(change.later, change.earlier);
         if h.agent_id is distinct from subject ->> 'agent_id' then
             update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
-            head := open_head(subject ->> 'agent_id');
-            if head.agent_id is null then
+            h := open_head(subject ->> 'agent_id');
+            if h.agent_id is null then
                 raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
             end if;
-            h := jsonb_populate_record(null::history, to_jsonb(head)); -- whose columns have the same names
         end if;
         h.seq := h.seq + 1;
         h.prev := h.hash;

@@ -7,13 +7,12 @@ begin
     if p_agent is null then
         raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
     end if;
-    insert into heads as h (agent_id, seq, hash, op_xid, op_began, op_id, actor, actor_kind, reason, session_id, run_id, meta)
-    values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(), p_op, p_actor,
-            p_actor_kind, p_reason, p_session, p_run, p_meta)
+    insert into heads as h (agent_id, seq, hash, op_xid, op_began, operation)
+    values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(),
+            jsonb_build_object('op_id', p_op, 'actor', p_actor, 'actor_kind', p_actor_kind, 'reason', p_reason,
+                               'session_id', p_session, 'run_id', p_run, 'meta', p_meta))
     on conflict (agent_id) do update
-       set op_xid = excluded.op_xid, op_began = excluded.op_began, op_id = excluded.op_id, actor = excluded.actor,
-           actor_kind = excluded.actor_kind, reason = excluded.reason, session_id = excluded.session_id,
-           run_id = excluded.run_id, undo_of = null, refinement_id = null, meta = excluded.meta;
+       set op_xid = excluded.op_xid, op_began = excluded.op_began, operation = excluded.operation;
     if exists (select from history where agent_id = p_agent and op_id = p_op) then
         raise exception 'an operation has an id of its own' using errcode = 'insufficient_privilege';
     end if;
@@ -25,15 +24,13 @@ language sql security definer set search_path = mnemic, pg_temp as $$
     update heads set op_xid = null where agent_id = p_agent
 $$;
 
--- The agent's head, if this transaction has an operation open on it; else nothing but nulls.
-create function open_head(p_agent text) returns heads
+-- The operation that this transaction has open on the agent, as a row of history with the seq and the hash of the last one;
+-- else nothing but nulls.
+create function open_head(p_agent text) returns history
 language plpgsql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
-declare
-    head heads;
 begin
-    select * into head from heads
-     where agent_id = p_agent and op_xid = pg_current_xact_id() and op_began = transaction_timestamp();
-    return head;
+    return (select jsonb_populate_record(null::history, to_jsonb(h) || h.operation) from heads h
+             where agent_id = p_agent and op_xid = pg_current_xact_id() and op_began = transaction_timestamp());
 end $$;
 
 -- What the service calls: the agent is the one its transaction was scoped to, and whoever acts is an agent. What only other

@@ -40,7 +40,7 @@ begin
         perform close_operation(scoped_agent);
         return false;
     end if;
-    update heads set refinement_id = p_refinement where agent_id = scoped_agent;
+    update heads set operation = operation || jsonb_build_object('refinement_id', p_refinement) where agent_id = scoped_agent;
     return true;
 end $$;
 
@@ -72,18 +72,18 @@ create function record_session() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
     set timezone = 'UTC' set extra_float_digits = 1 as $$
 declare
-    head heads := open_head(new.agent_id);
-    h    history;
+    h history := open_head(new.agent_id);
 begin
-    if head.agent_id is null then
+    if h.agent_id is null then
         raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
     end if;
-    h := jsonb_populate_record(null::history, to_jsonb(head) - '{session_id,run_id,undo_of}'::text[]);
-    h.seq := head.seq + 1;
-    h.prev := head.hash;
+    h.seq := h.seq + 1;
+    h.prev := h.hash;
     h.event := 'SESSION';
     h.scope_key := new.scope_key;
     h.refinement_id := new.id;
+    h.session_id := null;
+    h.run_id := null;
     h.token_delta := 0;
     h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key}'::text[]);
     h.ts := clock_timestamp();

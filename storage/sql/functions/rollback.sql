@@ -274,7 +274,7 @@ begin
     perform open_operation(agent, p_op, p_actor, case when own is null then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
-    update heads set undo_of = (p_request #>> '{undone,0}')::uuid
+    update heads set operation = operation || jsonb_build_object('undo_of', p_request #>> '{undone,0}')
      where agent_id = agent and p_request #>> '{undone,1}' is null;
     finals := array(
         select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)

@@ -48,20 +48,13 @@ create table history_contents (
 -- id and its time, for a dump that is restored elsewhere brings ids that come there once more. Whoever may write here may
 -- claim any act, so that nobody may but the functions of the owner.
 create table heads (
-    agent_id       text primary key,
-    seq            bigint not null,
-    hash           bytea not null,
-    op_xid         xid8,
-    op_began       timestamptz,
-    op_id          uuid,
-    actor          text,
-    actor_kind     text,
-    reason         text,
-    session_id     text,
-    run_id         text,
-    undo_of        uuid,
-    refinement_id  uuid,
-    meta           jsonb
+    agent_id    text primary key,
+    seq         bigint not null,
+    hash        bytea not null,
+    op_xid      xid8,
+    op_began    timestamptz,
+    -- what each of its rows of history says, by the names of its columns
+    operation   jsonb
 ) with (fillfactor = 50);
 -- The steps of a rollback that took more than one.
 create index history_rollback on history (agent_id, (meta ->> 'rollback'), seq) where meta ->> 'rollback' is not null;
