@@ -165,7 +165,7 @@ async def save_consolidation(
 
 async def _write(scoped: ScopedTransaction, state: ConsolidationState) -> UUID:
     if current := state["current"]:
-        await memories.rewrite_consolidation(scoped, current, state["text"])
+        await memories.rewrite(scoped, current, state["text"])
         return current.id
     key, since = state["scope_key"], min(memory.valid_from for memory in state["reflections"])
     category = "profile" if split_scope_key(key)[0] == "user" else "knowledge"

@@ -97,14 +97,14 @@ async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_i
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
 
 
-async def rewrite_consolidation(scoped: ScopedTransaction, old: Memory, content: str) -> None:
-    """Gives the living consolidation its new text.
+async def rewrite(scoped: ScopedTransaction, old: Memory | LedgerEntry, content: str) -> None:
+    """Gives a living memory that is always in context other words.
 
     Raises:
         ConcurrentChangeError: it is not the version that was read.
     """
-    values = {"id": old.id, "version": old.version, "content": content}
-    await _all_or_nothing(scoped, "rewrite_consolidation", values, 1)
+    values = {"id": old.id, "version": old.version, "content": content, "kinds": STANDING}
+    await _all_or_nothing(scoped, "rewrite", values, 1)
 
 
 async def standing(

@@ -132,17 +132,10 @@ async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], catego
     return rows[0][0] if rows else None
 
 
-async def rewrite(
-    scoped: ScopedTransaction, entry: LedgerEntry, content: str, *, model: str, vector: Sequence[float] | None
-) -> bool:
-    """Gives a core memory other words, and their vector where it is searched; False where it is not as it was read."""
-    values = {"memory_id": entry.id, "version": entry.version, "content": content, "kinds": STANDING}
-    if not await scoped.tuples(_SQL["rewrite"], values):
-        return False
-    if vector is not None:
-        indexed = {"memory_id": entry.id, "model": model, "vectors": half_vectors([vector])}
-        await scoped.execute(_SQL["set_vector"], indexed)
-    return True
+async def set_vector(scoped: ScopedTransaction, memory_id: UUID, model: str, vector: Sequence[float]) -> None:
+    """Gives a memory that is searched the vector of its new words."""
+    values = {"memory_id": memory_id, "model": model, "vectors": half_vectors([vector])}
+    await scoped.execute(_SQL["set_vector"], values)
 
 
 async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:

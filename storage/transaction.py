@@ -8,7 +8,7 @@ import asyncio
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -21,12 +21,14 @@ from psycopg.rows import AsyncRowFactory, class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from mnemic.state.identity import Identity
+from mnemic.state.records import Memory
 
 Row = TypeVar("Row")
 
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _ESCAPED, _BACKSLASHED = re.compile(r'["\\]'), r"\\\g<0>"
 _PART = re.compile(r"/\*(\w+)\*/(.*?)/\*end\*/", re.DOTALL)
+_MEMORY = re.compile(r"((?:\w+\.)?)\{memory\}")
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
@@ -40,8 +42,12 @@ _CALL_WITH_HEAD: LiteralString = (
 
 
 def load_statements(noun: str) -> Mapping[str, LiteralString]:
-    """All statements of `storage/sql/<noun>.sql` by name; they ship with the package, so they count as literal."""
+    """All statements of `storage/sql/<noun>.sql` by name; they ship with the package, so they count as literal.
+
+    `{memory}` in them, or `m.{memory}`, stands for the columns of a memory's record.
+    """
     text = resources.files("mnemic.storage.sql").joinpath(f"{noun}.sql").read_text(encoding="utf-8")
+    text = _MEMORY.sub(lambda found: ", ".join(f"{found[1]}{field.name}" for field in fields(Memory)), text)
     _, *parts = _NAME.split(text)
     statements = {name: cast(LiteralString, body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
     return MappingProxyType(statements)

@@ -87,9 +87,9 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         if twin := editor.twin(text, of=entry):
             raise RefinementRefusedError(answers.TWIN.format(twin=twin))
         lost, _ = await editor.count_lost([entry], text)
-        model = session.resources.embedder.name
-        if not await refinements.rewrite(editor.scoped, entry, text, model=model, vector=vector):
-            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
+        await memories.rewrite(editor.scoped, entry, text)
+        if vector is not None:
+            await refinements.set_vector(editor.scoped, entry.id, session.resources.embedder.name, vector)
         return entry, lost
 
     (entry, lost), after = await session.run_operation("update", act)

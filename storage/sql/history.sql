@@ -84,8 +84,7 @@ select exists (
 -- as_of --
 -- The memories of a scope key after a seq, as they were. What was erased since shows the row that is left of it; what had
 -- been erased by then was no memory any more.
-select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
-       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
+select {memory}
   from (select distinct on (h.memory_id) c.after ->> 'state' as state_then, (jsonb_populate_record(m, c.after)).*
           from history h
           join memories m on m.agent_id = h.agent_id and m.id = h.memory_id

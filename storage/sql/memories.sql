@@ -75,17 +75,15 @@ update memories
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state = 'active'
 returning id;
 
--- rewrite_consolidation --
--- The living text of a scope key, if it is still the version that was read.
+-- rewrite --
+-- What is always in context, in other words, if it is still the version that was read; its entries follow by trigger.
 update memories set content = %(content)s
- where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active'
+ where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active' and kind = any(%(kinds)s)
 returning id;
 
 -- find --
 -- A memory by its id, whatever its state.
-select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
-       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
-  from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
+select {memory} from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
 
 -- make_private --
 -- What was said in confidence, too, is so from now on; a protected memory stays as it is.
@@ -115,9 +113,7 @@ select id from gone;
 
 -- living --
 -- Living memories of the visible scope keys, of the given kinds, newest first.
-select id, kind, scope_key, category, content, subject, subject_user_id, importance, pinned, protected, private,
-       provenance, state, tokens, version, valid_from, valid_until, superseded_by, source_session_id, created_at, updated_at
-  from memories
+select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and kind = any(%(kinds)s)
    and (state = 'active' or %(with_closed)s)
  order by valid_from desc, id limit %(most)s;
@@ -125,10 +121,7 @@ select id, kind, scope_key, category, content, subject, subject_user_id, importa
 -- standing --
 -- What is always in context, oldest first, with what the agent overrides; one row without a memory where there is none.
 -- Of the facts only those of the categories that are always in context, the most important and newest ones.
-select a.settings as overrides,
-       m.id, m.kind, m.scope_key, m.category, m.content, m.subject, m.subject_user_id, m.importance, m.pinned,
-       m.protected, m.private, m.provenance, m.state, m.tokens, m.version, m.valid_from, m.valid_until, m.superseded_by,
-       m.source_session_id, m.created_at, m.updated_at
+select a.settings as overrides, m.{memory}
   from agents a
   left join lateral (
        (select * from memories

@@ -105,7 +105,10 @@ update refinements
 
 -- listed --
 -- Sessions of the visible scope keys, or all that the transaction sees, newest first.
-select id, scope_key, started_at, actor, ended, ended_at, ended is null and is_held(r) as is_held, steps,
+select id, scope_key, started_at, actor, ended, ended_at,
+       ended is null and exists (select from leases l
+                                  where l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
+                                    and l.holder is not null and l.until > clock_timestamp()) as is_held, steps,
        model_tokens, target_tokens, tokens_before, tokens_after, memories_before, memories_after, duplicates, merged,
        updated, deleted, protected, removed, journal_id
   from refinements r
@@ -113,15 +116,8 @@ select id, scope_key, started_at, actor, ended, ended_at, ended is null and is_h
    and (%(id)s::uuid is null or id = %(id)s) and (ended is null or not %(is_running)s)
  order by started_at desc, id limit %(most)s;
 
--- rewrite --
--- A core memory in other words, if it is still as it was read; its entries follow by trigger, without a vector.
-update memories set content = %(content)s
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(memory_id)s and version = %(version)s
-   and state = 'active' and kind = any(%(kinds)s)
-returning id;
-
 -- set_vector --
--- The vector of the new words.
+-- The vector of a memory's new words.
 update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';
 

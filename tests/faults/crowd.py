@@ -198,7 +198,7 @@ class Crowd:
         text = memory(f"Of {deed.who.agent_id}|{key}: {' '.join(tokens)}.", kind="consolidation", key=key)
         await scoped.begin_operation("consolidation")
         if texts:
-            await memories.rewrite_consolidation(scoped, texts[0], text.content)
+            await memories.rewrite(scoped, texts[0], text.content)
         elif not await memories.insert(scoped, [text], model="", vectors={}, run_id=None):
             return  # somebody else wrote the first one
         await memories.absorb(scoped, texts[0].id if texts else text.id, [item.id for item in waiting])

@@ -230,7 +230,7 @@ UNFENCED_FORMATION = {
 }
 #: Rewrites a text that is not the version it read, and takes in what another text holds already.
 UNFENCED_CONSOLIDATION = {
-    "memories.rewrite_consolidation": (
+    "memories.rewrite": (
         "update memories set content = %(content)s where agent_id = %(agent_id)s and id = %(id)s returning id"
     ),
     "memories.absorb": (
@@ -245,6 +245,4 @@ UNSETTLED_FORMATION = {
     "inbox.forget_later": "select",
 }
 #: Takes the reflections in and leaves the text as it was.
-UNWRITTEN_CONSOLIDATION = {
-    "memories.rewrite_consolidation": "select id from memories where agent_id = %(agent_id)s and id = %(id)s"
-}
+UNWRITTEN_CONSOLIDATION = {"memories.rewrite": "select id from memories where agent_id = %(agent_id)s and id = %(id)s"}

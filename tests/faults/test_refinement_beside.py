@@ -62,7 +62,7 @@ async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     text = await only(mnemic, "consolidation")
 
     async def act(scoped: ScopedTransaction) -> None:
-        await memories.rewrite_consolidation(scoped, text, "Ana wants the newest words of all of them.")
+        await memories.rewrite(scoped, text, "Ana wants the newest words of all of them.")
 
     await operate(mnemic.resources.database, ANA, act)
 

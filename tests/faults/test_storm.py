@@ -198,7 +198,7 @@ Break = Callable[[psycopg.Connection, pytest.MonkeyPatch], object]
 
 def unguarded(_: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     version = ("and version = %(version)s ", "")
-    worsen(monkeypatch, memories, rewrite_consolidation=version, absorb=("and state = 'active'", ""))
+    worsen(monkeypatch, memories, rewrite=version, absorb=("and state = 'active'", ""))
 
 
 def head_unlocked(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:

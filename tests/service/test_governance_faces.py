@@ -191,7 +191,6 @@ CALLABLE = {
     "as_of_blind",
     "audit_problems",
     "forget_messages",
-    "is_held",
     "plan_rollback",
     "purge_expired",
     "roll_back",

@@ -11,7 +11,7 @@ from mnemic.operations.governance import rollback
 from mnemic.state.errors import MnemicError
 from mnemic.state.governance import RollbackOptions
 from mnemic.state.records import NewMemory
-from mnemic.storage import refinements
+from mnemic.storage import memories, refinements
 from mnemic.storage.database import Database
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
@@ -136,7 +136,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
 
     async def rewrite(scoped: ScopedTransaction) -> None:
         (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third]
-        assert await refinements.rewrite(scoped, entry, f"Green door, {CANARY}", model="", vector=None)
+        await memories.rewrite(scoped, entry, f"Green door, {CANARY}")
 
     await within(world.db, ANA, session, rewrite)
 

@@ -64,7 +64,7 @@ def stale_acts(old: Memory) -> dict[str, Callable[[ScopedTransaction], Awaitable
     return {
         "supersede": lambda scoped: memories.supersede(scoped, [change]),
         "absorb": lambda scoped: memories.absorb(scoped, uuid.uuid4(), [old.id]),
-        "rewrite": lambda scoped: memories.rewrite_consolidation(scoped, old, "newer text"),
+        "rewrite": lambda scoped: memories.rewrite(scoped, old, "newer text"),
     }
 
 

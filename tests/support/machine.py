@@ -141,7 +141,7 @@ class TimeMachine(RuleBasedStateMachine):
             if known:
                 text = await memories.find(scoped, known[0])
                 assert text
-                await memories.rewrite_consolidation(scoped, text, content)
+                await memories.rewrite(scoped, text, content)
             elif not await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None):
                 return  # the one that lives is protected
             await memories.absorb(scoped, known[0] if known else new.id, taken)

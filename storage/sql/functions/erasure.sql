@@ -481,20 +481,17 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       join messages m on m.agent_id = e.agent and m.id = s.message_id and m.content is not null
      where m.id not in (select id from going)
     union all
-    select distinct m.id, m.kind, m.scope_key, m.content, 'rests on the same messages'
-      from e cross join going g join sources s on s.agent_id = e.agent and s.message_id = g.id
-      join memories m on m.agent_id = e.agent and m.id = s.memory_id and m.state in ('active', 'absorbed')
-     where m.scope_key = any(e.own) and m.id not in (select id from going)
-    union all
-    select m.id, m.kind, m.scope_key, m.content, 'shared'
-      from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed') and m.scope_key <> all(e.own)
+    select m.id, m.kind, m.scope_key, m.content,
+           case when m.scope_key = any(e.own) then 'rests on the same messages' else 'shared' end
+      from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed')
                             and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
      where m.id not in (select id from going)
        and (exists (select from sources s where s.agent_id = e.agent and s.memory_id = m.id
                        and s.message_id in (select id from going))
-            or exists (select from going g join memories t on t.agent_id = e.agent and t.id = g.id
-                        where words_in(m.content) || words_in(t.subject) @> words_in(t.content)
-                          and cardinality(words_in(t.content)) > 1))
+            or m.scope_key <> all(e.own) and exists (
+               select from going g join memories t on t.agent_id = e.agent and t.id = g.id
+                where words_in(m.content) || words_in(t.subject) @> words_in(t.content)
+                  and cardinality(words_in(t.content)) > 1))
 $$;
 
 -- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.

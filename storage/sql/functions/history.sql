@@ -9,8 +9,8 @@ create function history_hash(h history) returns bytea
 language sql stable
 return sha256(convert_to(history_text(h), 'UTF8'));
 
--- Once for each statement that changes memories or relations, with a row for each of them in their order: 100 memories cost
--- the head one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small
+-- Once for each statement that changes memories or relations, or begins or ends a refinement, with a row for each of them in
+-- their order: 100 memories cost the head one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small
 -- once would have been read by; what is written depends on no session's time zone or digits.
 create function record_history() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
@@ -42,6 +42,7 @@ begin
         fetch changed into change;
         exit when not found;
         subject := coalesce(change.later, change.earlier);
+        continue when tg_table_name = 'refinements' and change.earlier -> 'ended' = change.later -> 'ended';
         if h.agent_id is distinct from subject ->> 'agent_id' then
             update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
             h := open_head(subject ->> 'agent_id');
@@ -52,6 +53,7 @@ begin
         h.seq := h.seq + 1;
         h.prev := h.hash;
         h.event := case
+            when tg_table_name = 'refinements' then 'SESSION'
             when tg_table_name = 'relations' then 'LINK'
             when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
             when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
@@ -67,22 +69,29 @@ begin
             when change.later ->> 'state' = 'purged' then 'PURGE'
             else 'RESTORE'
         end;
-        h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
         h.scope_key := subject ->> 'scope_key';
         h.category := subject ->> 'category';
-        c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
-        h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
-        if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
-            c.before := null;
-            c.salt := sha256(pepper || int8send(-h.seq));
-        end if;
-        h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
-        h.token_delta := case when c.after ->> 'state' = 'active' then (c.after ->> 'tokens')::integer else 0 end
-                       - case when change.earlier ->> 'state' = 'active' then (change.earlier ->> 'tokens')::integer else 0 end;
         h.ts := clock_timestamp();
+        if h.event = 'SESSION' then -- its figures; it has no contents
+            h.refinement_id := subject ->> 'id';
+            h.token_delta := 0;
+            h.meta := jsonb_strip_nulls(subject - '{agent_id,id,scope_key}'::text[]);
+        else
+            h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
+            c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
+            h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
+            if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
+                c.before := null;
+                c.salt := sha256(pepper || int8send(-h.seq));
+            end if;
+            h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
+            h.token_delta :=
+                case when c.after ->> 'state' = 'active' then (c.after ->> 'tokens')::integer else 0 end
+                - case when change.earlier ->> 'state' = 'active' then (change.earlier ->> 'tokens')::integer else 0 end;
+            contents := contents || c;
+        end if;
         h.hash := history_hash(h);
         rows := rows || h;
-        contents := contents || c;
     end loop;
     insert into history select * from unnest(rows);
     insert into history_contents select * from unnest(contents);
@@ -100,6 +109,11 @@ create trigger record_insert after insert on relations
     referencing new table as new_rows for each statement execute function record_history();
 create trigger record_delete after delete on relations
     referencing old table as old_rows for each statement execute function record_history();
+create trigger record_insert after insert on refinements
+    referencing new table as new_rows for each statement execute function record_history();
+create trigger record_update after update on refinements
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function record_history();
 
 create function refuse_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$

@@ -3,14 +3,6 @@ create function is_mergeable(memory_kind text) returns boolean
 language sql immutable
 return memory_kind in ('core', 'reflection');
 
--- Whether somebody works on the scope key of a refinement.
-create function is_held(r refinements) returns boolean
-language sql stable set search_path = mnemic, pg_temp as $$
-    select exists (select from leases l
-                    where l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
-                      and l.holder is not null and l.until > clock_timestamp())
-$$;
-
 -- Whether the transaction acts for a session that runs on this scope key.
 create function in_refinement(p_agent text, p_key text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -66,32 +58,3 @@ begin
        and in_refinement(m.agent_id, m.scope_key) and cardinality(own_keys(array[m.scope_key])) = 1;
     return found;
 end $$;
-
--- One row of history for the beginning of a session and one for its end, with its figures.
-create function record_session() returns trigger
-language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
-    set timezone = 'UTC' set extra_float_digits = 1 as $$
-declare
-    h history := open_head(new.agent_id);
-begin
-    if h.agent_id is null then
-        raise exception 'a refinement begins and ends inside an operation' using errcode = 'insufficient_privilege';
-    end if;
-    h.seq := h.seq + 1;
-    h.prev := h.hash;
-    h.event := 'SESSION';
-    h.scope_key := new.scope_key;
-    h.refinement_id := new.id;
-    h.session_id := null;
-    h.run_id := null;
-    h.token_delta := 0;
-    h.meta := jsonb_strip_nulls(to_jsonb(new) - '{agent_id,id,scope_key}'::text[]);
-    h.ts := clock_timestamp();
-    h.hash := history_hash(h);
-    insert into history select * from unnest(array[h]);
-    update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
-    return null;
-end $$;
-create trigger record_begin after insert on refinements for each row execute function record_session();
-create trigger record_end after update on refinements for each row when (old.ended is null and new.ended is not null)
-    execute function record_session();

@@ -309,7 +309,7 @@ begin
                superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
                valid_from = f.valid_from, valid_until = f.valid_until, purge_at = f.purge_at,
                source_session_id = f.source_session_id, run_id = f.run_id,
-               actor_id = f.actor_id, role = f.role, import_id = f.import_id
+               actor_id = f.actor_id, role = f.role
           from unnest(finals) as f
          where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
     end loop;

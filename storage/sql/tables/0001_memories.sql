@@ -117,7 +117,6 @@ create table memories (
     run_id             text,
     actor_id           text,
     role               text,
-    import_id          uuid,
     primary key (agent_id, id),
     -- an erased memory keeps its row: neither words nor a subject are left in it
     constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= 8192),
