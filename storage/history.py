@@ -156,7 +156,7 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
         InvalidInputError: the history has not come so far.
     """
     if isinstance(moment, datetime):
-        ((seq,),) = await scoped.call("seq_at", key, moment)
+        ((seq,),) = await scoped.tuples(_SQL["seq_at"], {"key": key, "moment": moment})
         return int(seq)
     newest = (await head(scoped)).seq
     if moment > newest:

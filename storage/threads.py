@@ -188,14 +188,16 @@ class ThreadSaver(AsyncPostgresSaver):
             ConcurrentChangeError: a thread was changed meanwhile; those before it in the list are done.
             NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
         """
+        owner = await self._owner(None)
+        named = (
+            thread_ids if isinstance(thread_ids, str) else [f"{owner.prefix}{thread_id}" for thread_id in thread_ids]
+        )
         if strategy == "delete" and not isinstance(thread_ids, str):
-            async with self._own() as (cursor, owner):
-                values = {**owner._asdict(), "thread_ids": [str(thread_id) for thread_id in thread_ids]}
-                await cursor.execute(_SQL["delete"], values)
+            async with self._own() as (cursor, _):
+                ids = [str(thread_id) for thread_id in thread_ids]
+                await cursor.execute(_SQL["delete"], {**owner._asdict(), "thread_ids": ids, "threads": named})
             return
-        prefix = (await self._owner(None)).prefix
         async with self._about(None, at_once=True):
-            named = thread_ids if isinstance(thread_ids, str) else [f"{prefix}{thread_id}" for thread_id in thread_ids]
             await super().aprune(named, strategy=strategy)
 
     async def statuses(self) -> list[ThreadStatus]:

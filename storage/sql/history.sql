@@ -73,6 +73,14 @@ select distinct h.op_id from history h
         or h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent')
    and (h.event = 'LINK' or tells_of_memory(h));
 
+-- seq_at --
+-- The last row of a scope key's history up to a time, never in the middle of an operation.
+select coalesce(max(h.seq), 0) from history h
+ where h.agent_id = %(agent_id)s and h.scope_key = %(key)s and h.ts <= %(moment)s
+   and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
+       select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
+        where l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.ts > %(moment)s offset 0);
+
 -- divided --
 -- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a seq.
 select exists (

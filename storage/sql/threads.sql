@@ -1,13 +1,11 @@
 -- delete --
 -- Threads of one owner, with all that belongs to them.
-with ids as (
-    select threads_of(%(agent_id)s, %(user_id)s) || t as thread_id from unnest(%(thread_ids)s::text[]) as t
-), writes as (
-    delete from checkpoint_writes where thread_id in (select thread_id from ids)
+with writes as (
+    delete from checkpoint_writes where thread_id = any(%(threads)s::text[])
 ), blobs as (
-    delete from checkpoint_blobs where thread_id in (select thread_id from ids)
+    delete from checkpoint_blobs where thread_id = any(%(threads)s::text[])
 ), saved as (
-    delete from checkpoints where thread_id in (select thread_id from ids)
+    delete from checkpoints where thread_id = any(%(threads)s::text[])
 )
 delete from supervisor_checkpoints
  where agent_id = %(agent_id)s and user_id = %(user_id)s and thread_id = any(%(thread_ids)s::text[]);

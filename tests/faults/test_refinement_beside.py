@@ -13,7 +13,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefinementOverError
 from mnemic.state.records import Memory
-from mnemic.storage import memories, refinements
+from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 from tests.faults.checker import audit_problems
 from tests.faults.refining import ANA, KEY
@@ -135,7 +135,7 @@ async def test_what_changed_while_the_model_thought_is_refused_and_stays(
 async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worsen(monkeypatch, refinements, rewrite=("version = %(version)s", "version >= %(version)s"))
+    worsen(monkeypatch, memories, rewrite=("version = %(version)s", "version >= %(version)s"))
     monkeypatch.setattr(CoreMemoryEditor, "require_editable", lambda self, number, **_: [self.session.shown[number]])
     told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 

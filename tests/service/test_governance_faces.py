@@ -194,7 +194,6 @@ CALLABLE = {
     "plan_rollback",
     "purge_expired",
     "roll_back",
-    "seq_at",
     "set_protection",
     "tells_of_memory",
 }

@@ -201,7 +201,7 @@ class TimeMachine(RuleBasedStateMachine):
                 if await refinements.merge(scoped, parts, "profile", content) is None:
                     raise MnemicError
             elif act == "update":
-                await refinements.rewrite(scoped, entries[ids[0]], content, model=MODEL, vector=None)
+                await memories.rewrite(scoped, entries[ids[0]], content)
             elif act == "delete":
                 await _forget(scoped, cut[first])
             elif act == "protect":

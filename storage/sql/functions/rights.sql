@@ -11,7 +11,7 @@ grant select, insert, update on agents, scopes, sessions, messages, memories, to
 grant insert, update on refinements to mnemic_app;
 grant select, insert, update, delete on entries, leases, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
-grant execute on function plan_rollback, roll_back, seq_at, tells_of_memory to mnemic_app, mnemic_admin;
+grant execute on function plan_rollback, roll_back, tells_of_memory to mnemic_app, mnemic_admin;
 grant execute on function set_protection, as_of_blind, purge_expired, audit_problems, agent_ids, forget_messages
     to mnemic_admin;
 grant execute on function begin_operation, searchable, indexed_text, chain_links, history_text, rests_on, is_rested_on,

@@ -337,16 +337,6 @@ begin
     return true;
 end $$;
 
--- The last row of a scope key's history up to a time, never in the middle of an operation.
-create function seq_at(p_key text, p_ts timestamptz) returns bigint
-language sql stable set search_path = mnemic, pg_temp as $$
-    select coalesce(max(h.seq), 0) from history h
-     where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.ts <= p_ts
-       and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
-           select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
-            where l.agent_id = current_setting('mnemic.agent_id') and l.scope_key = p_key and l.ts > p_ts offset 0)
-$$;
-
 -- A scope key's memories after a seq, without what they say.
 create function as_of_blind(p_key text, p_seq bigint)
 returns table (id uuid, kind text, category text, state text, tokens integer, importance integer, protected boolean)
