@@ -59,7 +59,7 @@ _THREADS: LiteralString = (
 _THREADS_AT_ONCE: LiteralString = (
     "begin isolation level repeatable read;" + _WITHIN + " set local mnemic.threads = %(threads)s"
 )
-_CATALOG: LiteralString = _LIMITS + " set local transaction_read_only = on"
+_CATALOG: LiteralString = "begin isolation level repeatable read read only;" + _WITHIN
 
 
 class Within(TypedDict, total=False):
@@ -217,7 +217,7 @@ class Database:
             yield cursor
 
     def catalog(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A read-only transaction without a scope, for questions about the database itself.
+        """A read-only transaction of one moment and without a scope, for questions about the database itself.
 
         The set-up has to be checked before anybody's scope is trusted. Without a scope the policies show no row of any
         agent, so what is left to read are Postgres' catalogs and the record of migrations.

@@ -3,22 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-from psycopg.types.json import Jsonb
+from typing import Final
 
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
-from mnemic.storage.migrate import MINIMUM_SERVER, MINIMUM_VECTOR, differences
-from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, POLICIES, RULES, SERVICE_ROLE, bodies, grants, triggers
-from mnemic.storage.transaction import load_statements
+from mnemic.storage.offences import Offence, find_offences
+from mnemic.storage.schema import RULES, SERVICE_ROLE
 
-_SQL = load_statements("doctor")
-#: The minor releases of older majors that keep row security from leaking through statistics (CVE-2025-8713), and with
-#: that the earlier holes too; every 18 has the fix. A distribution that mended an older one without its number is
-#: refused all the same, for nothing else can be asked of a server.
-FIXED_SERVERS: Final = (150014, 160010, 170006)
 #: Functions, triggers and policies are in the package, and made anew where the record of them is gone.
 _ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
 #: Every check, and what to do about what no single statement mends.
@@ -65,16 +57,9 @@ async def check(database: Database) -> list[Finding]:
     Raises:
         DatabaseUnavailableError: the database cannot be reached.
     """
-    found: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     async with database.catalog() as connection:
         pooled = await is_pooled(connection)
-        for name, offence, statement in await (await connection.execute(_SQL["offences"], _values())).fetchall():
-            found[name].append((offence, statement))
-        if "migrations" not in found:  # their record can be read
-            recorded: dict[str, str] = dict(await (await connection.execute(_SQL["record"])).fetchall())
-            unfit, pending = differences(recorded)
-            wrong = [*unfit, *(f"{file.name} is not applied" for file in pending)]
-            found["migrations"] += [(difference, None) for difference in wrong]
+        found = defaultdict(list, await find_offences(connection))
     mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
     if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
@@ -99,24 +84,7 @@ async def require_sound(database: Database) -> None:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
-def _values() -> dict[str, Any]:
-    roles = {"service": SERVICE_ROLE, "administrator": ADMIN_ROLE}
-    compared = [(own.table, own.name, roles[own.name], setting) for own in POLICIES for setting in own.settings]
-    return {
-        "server": MINIMUM_SERVER,
-        "fixed": list(FIXED_SERVERS),
-        "vector": list(MINIMUM_VECTOR),
-        "owner": OWNER_ROLE,
-        "service": SERVICE_ROLE,
-        "admin": ADMIN_ROLE,
-        "grants": Jsonb(list(grants())),
-        "functions": Jsonb(bodies()),
-        "triggers": Jsonb(triggers()),
-        "policies": Jsonb(compared),
-    }
-
-
-def _remedy(offences: Sequence[tuple[str, str | None]], advice: str) -> str:
+def _remedy(offences: Sequence[Offence], advice: str) -> str:
     """What was found and what to do: the statements that mend it, and the advice where there is none."""
     statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
     mended = ", ".join(offence for offence, statement in offences if statement)

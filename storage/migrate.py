@@ -22,8 +22,8 @@ from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, SchemaFile, schema_files
 
 MINIMUM_SERVER = 150000
-MINIMUM_VECTOR = (0, 8)
 
+_MINIMUM_VECTOR = (0, 8)
 _LOCK = 0x6D6E656D6963  # "mnemic"
 _POLL_SECONDS = 0.05
 _RECORDS: LiteralString = (
@@ -104,7 +104,7 @@ async def _ensure_extension(connection: AsyncConnection) -> str:
             "pgvector is not enabled here: a superuser must run `create extension vector` in this database"
         ) from error
     ((installed, schema),) = await (await connection.execute(_VECTOR)).fetchall()
-    if tuple(int(part) for part in installed.split(".")[:2]) < MINIMUM_VECTOR:
+    if is_old_vector(installed):
         raise DatabaseSetupError(
             f"pgvector {installed} is too old: install 0.8 or newer, "
             "then a superuser runs `alter extension vector update`"
@@ -164,6 +164,11 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
                 await connection.execute(file.text.encode())
                 await connection.execute(_RECORD, (file.name, file.checksum))
             ran.append(file.name)
+
+
+def is_old_vector(release: str) -> bool:
+    """Whether this release of pgvector lacks what Mnemic needs."""
+    return tuple(int(part) for part in release.split(".")[:2]) < _MINIMUM_VECTOR
 
 
 def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
