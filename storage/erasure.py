@@ -125,19 +125,13 @@ class _Work:
 
 
 async def _begin(scoped: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
-    found = await scoped.call("begin_erasure", keys, scoped.identity.actor)
+    found = await scoped.call("begin_erasure", keys)
     return _Begun(*found[0]) if found else None
 
 
 async def _number(scoped: ScopedTransaction, function: LiteralString, *values: object) -> int:
     ((number,),) = await scoped.call(function, *values)
     return int(number or 0)
-
-
-async def forget_messages(scoped: ScopedTransaction, most: int) -> int:
-    """As administrator: takes the words of the agent's messages whose time has come; of how many."""
-    ((gone,),) = await scoped.call_with_head("forget_messages", most)
-    return int(gone)
 
 
 async def purge_expired(database: Database, who: Identity, after: timedelta) -> list[UUID]:

@@ -97,9 +97,10 @@ async def forget_later(scoped: ScopedTransaction, message_ids: Iterable[UUID], a
     await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
 
 
-async def forget_due(scoped: ScopedTransaction) -> None:
-    """Takes the words of visible messages whose time has come, some at a time: whoever comes next takes more."""
-    await scoped.execute(_SQL["forget_due"], {"most": _PART})
+async def forget_due(scoped: ScopedTransaction, most: int = _PART) -> int:
+    """Takes the words of the agent's messages whose time has come, the oldest of them; of how many."""
+    ((gone,),) = await scoped.call_with_head("forget_messages", most)
+    return int(gone)
 
 
 async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:

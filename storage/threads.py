@@ -22,6 +22,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity, to_identity
@@ -178,8 +179,8 @@ class ThreadSaver(AsyncPostgresSaver):
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with its whole history under another id of the same owner, in one transaction."""
         async with self._own() as (cursor, owner):
-            values = {"source": owner.prefix + str(source_thread_id), "target": owner.prefix + str(target_thread_id)}
-            await cursor.execute(_SQL["copy"], values)
+            renamed = Jsonb({"thread_id": f"{owner.prefix}{target_thread_id}"})
+            await cursor.execute(_SQL["copy"], {"source": f"{owner.prefix}{source_thread_id}", "renamed": renamed})
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Deletes threads, or all of them but what they need to go on: the latest checkpoint, its pending writes.

@@ -12,7 +12,7 @@ from mnemic.state.errors import ConfigurationError, InvalidInputError, NotForgot
 from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Memory
-from mnemic.storage import erasure, history, memories
+from mnemic.storage import erasure, history, inbox, memories
 from mnemic.storage.erasure import Progress
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -116,7 +116,7 @@ async def erase(
 async def forget_messages(actor: Actor) -> int:
     """Takes the words of the agent's messages whose days after formation are over; of how many."""
     total = 0
-    while taken := await actor.write(lambda scoped: erasure.forget_messages(scoped, FORGOTTEN_AT_ONCE)):
+    while taken := await actor.write(lambda scoped: inbox.forget_due(scoped, FORGOTTEN_AT_ONCE)):
         total += taken
     return total
 

@@ -87,14 +87,6 @@ returning m.id;
 -- From then on the words of these messages go; the skeleton that is left makes a resent message harmless.
 update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
 
--- forget_due --
--- Takes the words of visible messages whose days are over, the oldest first.
-update messages set content = null, forget_at = null
- where agent_id = %(agent_id)s and id in (
-       select id from messages
-        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and forget_at <= clock_timestamp()
-        order by forget_at limit %(most)s);
-
 -- index_messages --
 -- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.
 insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv)

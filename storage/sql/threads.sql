@@ -59,18 +59,17 @@ update checkpoints as c set metadata = metadata
 -- copy --
 -- All that belongs to a thread, once more under another id; what that one has already stays.
 with writes as (
-    insert into checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, task_path)
-    select %(target)s, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, task_path
-      from checkpoint_writes where thread_id = %(source)s
-    on conflict do nothing
+    insert into checkpoint_writes
+    select c.* from checkpoint_writes w cross join lateral jsonb_populate_record(w, %(renamed)s) as c
+     where w.thread_id = %(source)s on conflict do nothing
 ), blobs as (
-    insert into checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-    select %(target)s, checkpoint_ns, channel, version, type, blob from checkpoint_blobs where thread_id = %(source)s
-    on conflict do nothing
+    insert into checkpoint_blobs
+    select c.* from checkpoint_blobs b cross join lateral jsonb_populate_record(b, %(renamed)s) as c
+     where b.thread_id = %(source)s on conflict do nothing
 )
-insert into checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
-select %(target)s, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
-  from checkpoints where thread_id = %(source)s order by checkpoint_id
+insert into checkpoints
+select c.* from checkpoints k cross join lateral jsonb_populate_record(k, %(renamed)s) as c
+ where k.thread_id = %(source)s order by k.checkpoint_id
 on conflict do nothing;
 
 -- standings --

@@ -16,7 +16,6 @@ from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
-from tests.support.mutating import worsen
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -40,7 +39,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import executing, identity
 
 #: Messages of each conversation.
 SAID = (
@@ -204,7 +203,8 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if every message that a run has read might go."""
-    worsen(monkeypatch, inbox, forget_due=("forget_at <= clock_timestamp()", "formed_by is not null"))
+    every = "update messages set content = null where formed_by is not null"
+    monkeypatch.setattr(inbox, "forget_due", executing(every))
     some = [answer for answer in of_kind("sequential") if answer.goes_on][:1]
     with pytest.raises(AssertionError, match="sequential 0"):
         await meet_all(clean_db, superuser, [("sequential", some)])

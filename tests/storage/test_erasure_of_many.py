@@ -148,18 +148,13 @@ async def test_an_erasure_that_was_broken_off_goes_on(world: World, ids: bool) -
 
     with pytest.raises(KilledError):
         await erasure.erase(db, ANA, KEYS, every if ids else None, killed)
-    begun = superuser.execute("select memories + messages, ended_at from mnemic.erasures").fetchone()
-    assert begun
-    assert begun[0] > 0
-    assert begun[1] is None
     assert world.places() > set()
     done = await erasure.erase(db, ANA, KEYS, every[:1] if ids else None)
     assert done.goes_on_from
     assert done.left == 0
     assert {*world.states(*every)} == {"purged"}
     assert world.places() == set()
-    counted = superuser.execute("select memories, messages from mnemic.erasures where ended_at is not null").fetchall()
-    assert counted == [(900, 900)]
+    assert superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
     assert (await erasure.erase(db, ANA, KEYS, None)).goes_on_from is None
 
 

@@ -54,7 +54,7 @@ OF_ANOTHER_VERSION = "array(select id from memories), '{1}', '{null}', '{false}'
 #: What persons do by functions that open an operation of theirs.
 OPENING = {
     "erase": (
-        "select begin_erasure('{user:ana}', 'ana')",
+        "select begin_erasure('{user:ana}')",
         "select plan_erasure((select id from erasures), '{user:ana}', array(select id from memories))",
         "select erase_step((select id from erasures), gen_random_uuid(), 'ana', 10)",
     ),

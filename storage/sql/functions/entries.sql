@@ -1,4 +1,4 @@
--- A memory's entries follow its state, its category and its words: new words are searched at once, by text, until somebody
+-- A memory's entries follow its state and its words: new words are searched at once, by text, until somebody
 -- brings their vector. A reflection is searched only once it has left the context.
 create function searchable(memory_kind text, memory_state text) returns boolean
 language sql immutable
@@ -14,14 +14,13 @@ begin
                     to_tsvector('english', indexed_text(new)), searchable(new.kind, new.state));
         end if;
     else
-        update entries set living = searchable(new.kind, new.state), category = new.category
+        update entries set living = searchable(new.kind, new.state)
          where agent_id = new.agent_id and item_id = new.id;
     end if;
     return null;
 end $$;
 create trigger entries_follow after update on memories for each row
-    when (old.state is distinct from new.state or old.category is distinct from new.category
-          or old.content is distinct from new.content)
+    when (old.state is distinct from new.state or old.content is distinct from new.content)
     execute function keep_entries();
 
 -- What is indexed of a memory; policy/text/shape.py writes the same.

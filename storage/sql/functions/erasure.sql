@@ -248,27 +248,23 @@ $$;
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
 
 -- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
-create function begin_erasure(p_keys text[], p_actor text) returns table (id uuid, is_whole boolean, goes_on_from timestamptz)
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
-#variable_conflict use_column
-declare
-    agent text := current_setting('mnemic.agent_id');
-    whose text := (select k from unnest(own_keys(p_keys)) as k order by k not like 'user:%' limit 1);
-begin
-    insert into erasures (agent_id, id, scope_key, actor)
-    select agent, gen_random_uuid(), whose, p_actor from agents a where a.agent_id = agent and whose is not null
+create function begin_erasure(p_keys text[]) returns table (id uuid, is_whole boolean, goes_on_from timestamptz)
+language sql security definer set search_path = mnemic, pg_temp as $$
+    insert into erasures (agent_id, id, scope_key)
+    select a.agent_id, gen_random_uuid(), k from agents a cross join unnest(own_keys(p_keys)) as k
+     where a.agent_id = current_setting('mnemic.agent_id') order by k not like 'user:%' limit 1
     on conflict do nothing;
-    return query
-        select e.id, e.is_whole,
-               case when e.is_whole or exists (select from erasing i where i.agent_id = agent and i.erasure_id = e.id) then e.begun_at end
-          from erasures e where e.agent_id = agent and e.scope_key = whose and e.ended_at is null for update;
-end $$;
+    select e.id, e.is_whole,
+           case when e.is_whole or exists (select from erasing i where i.agent_id = e.agent_id and i.erasure_id = e.id) then e.begun_at end
+      from erasures e where e.agent_id = current_setting('mnemic.agent_id') and e.scope_key = any(own_keys(p_keys))
+     order by e.scope_key not like 'user:%' limit 1 for update
+$$;
 
--- The erasure of that id, if it runs and is one of the transaction's own.
+-- The erasure of that id, if it is one of the transaction's own.
 create function own_erasure(p_erasure uuid) returns erasures
 language sql security definer set search_path = mnemic, pg_temp as $$
     select e from erasures e
-     where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure and e.ended_at is null
+     where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure
        and cardinality(own_keys(array[e.scope_key])) = 1 for update
 $$;
 create function owner_of(e erasures) returns text
@@ -282,13 +278,13 @@ language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     e     erasures := own_erasure(p_erasure);
     own   text[] := own_keys(p_keys);
-    seeds uuid[];
     ids   uuid[];
     said  uuid[];
     alike uuid[];
 begin
-    seeds := array(select id from memories where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
-    ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, seeds))
+    ids := array(select id from memories
+                  where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
+    ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, ids))
                     and scope_key = any(own) and state <> 'purged');
     -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
     -- and not for each pair
@@ -399,9 +395,6 @@ begin
       into ids, said
       from (select item_id, is_message from erasing where agent_id = e.agent_id and erasure_id = e.id
              order by is_message desc limit p_most) as i;
-    if cardinality(ids || said) = 0 then
-        return;
-    end if;
     perform open_operation(e.agent_id, p_op, p_actor, 'person', 'erasure', null, null, '{}');
     if e.is_whole then
         perform follow(e, ids, false);
@@ -409,8 +402,6 @@ begin
     perform erase_contents(e.agent_id, ids, said, p_op);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
     perform close_operation(e.agent_id);
-    update erasures set memories = memories + cardinality(ids), messages = messages + cardinality(said)
-     where agent_id = e.agent_id and id = e.id;
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
 end $$;
 
@@ -440,14 +431,13 @@ begin
         delete from checkpoint_writes where thread_id = any(ids);
         delete from checkpoint_blobs where thread_id = any(ids);
         delete from checkpoints where thread_id = any(ids);
-        delete from supervisor_checkpoints s using unnest(theirs) as t where s.id = t.id;
+        delete from supervisor_checkpoints s using unnest(theirs) as t
+         where (s.agent_id, s.user_id, s.thread_id) = (t.agent_id, t.user_id, t.thread_id);
         if found then
             return false;
         end if;
     end if;
-    update erasures set ended_at = clock_timestamp() where agent_id = e.agent_id and id = e.id;
-    -- of what took nothing there is nothing to tell
-    delete from erasures where agent_id = e.agent_id and id = e.id and memories + messages = 0;
+    delete from erasures where agent_id = e.agent_id and id = e.id;
     return true;
 end $$;
 
@@ -494,14 +484,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                   and cardinality(words_in(t.content)) > 1))
 $$;
 
--- Takes the words of messages whose days are over, the oldest and at most so many, as an administrator; how many they were.
+-- Takes the words of the agent's messages whose days are over, the oldest and at most so many; how many they were.
 create function forget_messages(p_most integer) returns integer
 language sql security definer set search_path = mnemic, pg_temp as $$
     select from heads where agent_id = current_setting('mnemic.agent_id') for update;
     with gone as (
         update messages set content = null, forget_at = null
-         where agent_id = current_setting('mnemic.agent_id') and id in (
-               select id from messages
+         where (agent_id, id) in (
+               select agent_id, id from messages
                 where agent_id = current_setting('mnemic.agent_id') and forget_at <= clock_timestamp()
                 order by forget_at limit p_most)
         returning 1)

@@ -101,8 +101,7 @@ end $$;
 create trigger record_insert after insert on memories
     referencing new table as new_rows for each statement execute function record_history();
 create trigger record_update after update on memories
-    referencing old table as old_rows new table as new_rows
-    for each statement execute function record_history();
+    referencing old table as old_rows new table as new_rows for each statement execute function record_history();
 create trigger record_delete after delete on memories
     referencing old table as old_rows for each statement execute function record_history();
 create trigger record_insert after insert on relations
@@ -112,8 +111,7 @@ create trigger record_delete after delete on relations
 create trigger record_insert after insert on refinements
     referencing new table as new_rows for each statement execute function record_history();
 create trigger record_update after update on refinements
-    referencing old table as old_rows new table as new_rows
-    for each statement execute function record_history();
+    referencing old table as old_rows new table as new_rows for each statement execute function record_history();
 
 create function refuse_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$

@@ -22,18 +22,11 @@ $$;
 -- something left to do.
 create function unfinished_rollback(p_agent text, p_request jsonb) returns uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    with recursive begun(id) as ( -- one after the other, and not every row of each
-        select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' is not null
-        union all
-        select (select min(h.meta ->> 'rollback') from history h where h.agent_id = p_agent and h.meta ->> 'rollback' > b.id)
-          from begun b where b.id is not null
-    )
-    select b.id::uuid
-      from begun b
-     cross join lateral (select h.seq, h.meta from history h where h.agent_id = p_agent and h.meta ->> 'rollback' = b.id
-                          order by h.seq desc limit 1) as l
-     where l.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade' and (l.meta ->> 'left')::integer > 0
-     order by l.seq desc limit 1
+    select (h.meta ->> 'rollback')::uuid from history h
+     where h.agent_id = p_agent and h.meta ->> 'rollback' is not null and (h.meta ->> 'left')::integer > 0
+       and h.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade'
+       and h.seq = (select max(l.seq) from history l where l.agent_id = p_agent and l.meta ->> 'rollback' = h.meta ->> 'rollback')
+     order by h.seq desc limit 1
 $$;
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
@@ -135,13 +128,6 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.id <> all(p_but))
 $$;
 
--- The keys that the caller may roll back: those of its transaction, and of these a person's own. Null, which is all of them,
--- is for administrators alone.
-create function keys_to_roll_back(p_keys text[]) returns text[]
-language sql stable set search_path = mnemic, pg_temp as $$
-    select case when p_keys is not null or session_user <> 'mnemic_admin' then own_keys(p_keys) end
-$$;
-
 -- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
 -- is to undo what was done to it since: what changes, what stands against it, and what a step has to know of it. A memory
 -- that was changed later is a conflict: its later operations are listed, and undone too where that is wanted. What the same
@@ -155,7 +141,7 @@ language plpgsql stable security definer set search_path = mnemic, pg_temp set t
 #variable_conflict use_column
 declare
     agent    text := current_setting('mnemic.agent_id');
-    own      text[] := keys_to_roll_back(p_keys);
+    own      text[] := own_keys(p_keys);
     restored text := p_request ->> 'key';
     concerns text[] := coalesce(own, case when restored is not null then array[restored] end);
     resumed  uuid := unfinished_rollback(agent, p_request);
@@ -265,7 +251,7 @@ returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 declare
     agent  text := current_setting('mnemic.agent_id');
-    own    text[] := keys_to_roll_back(p_keys);
+    own    text[] := own_keys(p_keys);
     finals memories[];
     hidden uuid[];
     shown  uuid[];

@@ -3,8 +3,7 @@
 create table agents (
     agent_id    text primary key,
     tenant_id   text not null default 'default',
-    settings    jsonb not null default '{}',
-    created_at  timestamptz not null default clock_timestamp()
+    settings    jsonb not null default '{}'
 );
 
 -- One row per scope key that has settings or counters of its own.
@@ -82,7 +81,7 @@ create table messages (
     foreign key (agent_id, session_id) references sessions
 );
 create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
-create index messages_forgotten on messages (agent_id, scope_key, forget_at) where forget_at is not null;
+create index messages_forgotten on messages (agent_id, forget_at) where forget_at is not null;
 
 create table memories (
     agent_id           text not null references agents,

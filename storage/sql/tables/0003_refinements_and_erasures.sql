@@ -30,21 +30,17 @@ create table refinements (
 );
 create unique index refinements_one_running on refinements (agent_id, scope_key) where ended is null;
 
--- An erasure that runs, or ran: by whom, since when, and how far it has come; nothing of what it takes. A person's is whole.
+-- An erasure that runs, or was broken off; what it has done stands in the history. A person's is whole.
 create table erasures (
     agent_id   text not null references agents,
     id         uuid not null,
     -- whose: a person's, or a session's that is nobody's
     scope_key  text not null,
     is_whole   boolean not null default false,
-    actor      text not null,
     begun_at   timestamptz not null default clock_timestamp(),
-    memories   bigint not null default 0,
-    messages   bigint not null default 0,
-    ended_at   timestamptz,
-    primary key (agent_id, id)
+    primary key (agent_id, id),
+    unique (agent_id, scope_key)
 );
-create unique index erasures_one_running on erasures (agent_id, scope_key) where ended_at is null;
 
 -- What is still to be erased: memories, messages, and whether it was looked up what a memory went into.
 create table erasing (

@@ -1,7 +1,6 @@
 -- One row for each thread: where it stands, without a word of it. What was said stays in the saver's own tables, where
 -- thread_id is agent/user/thread, so that two people may name threads alike.
 create table supervisor_checkpoints (
-    id               uuid primary key default gen_random_uuid(),
     agent_id         text not null,
     -- '' for a thread that is nobody's own
     user_id          text not null,
@@ -10,7 +9,6 @@ create table supervisor_checkpoints (
     checkpoint_data  jsonb not null,
     created_at       timestamptz not null default clock_timestamp(),
     updated_at       timestamptz not null default clock_timestamp(),
-    unique (agent_id, user_id, thread_id)
+    primary key (agent_id, user_id, thread_id)
 );
-
 create index supervisor_checkpoints_of_thread on supervisor_checkpoints (thread_id);
