@@ -51,7 +51,7 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         what += [f"memory {problem.memory_id}"] if problem.memory_id else []
         rows.append((problem.seq or "", problem.agent_id or "", what))
     yield from table(rows, "seq", "agent", "what")
-    yield f"[red]problems: {len(problems)}[/]; --json has them all"
+    yield f"[red]problems: {len(problems)}[/]{_further(problems)}"
 
 
 async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> None:
@@ -95,7 +95,12 @@ def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
         own = f"{checked.own} of them the person's own, of which {checked.erased} were erased"
         yield plain(f"{checked.rows} rows of agent {checked.agent}; {own}")
         yield verbatim(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
-    yield f"problems: {len(checked.problems)}; --json has them all" if checked.problems else "nothing is wrong"
+    problems = f"problems: {len(checked.problems)}{_further(checked.problems)}"
+    yield problems if checked.problems else "nothing is wrong"
+
+
+def _further(problems: Sequence[object]) -> str:
+    return "; --json has them all" if len(problems) > _NAMED else ""
 
 
 async def log(

@@ -120,12 +120,11 @@ async def _carry_out(
         show(*_describe(planned))
         if planned.changes_nothing and not is_refused:
             say("nothing would change")
-    why_not: str | None = ""  # nor shall it be
-    if is_refused and not yes:
-        why_not = "as things stand it is refused"
-    elif is_refused or not (options.dry_run or planned.changes_nothing):
-        why_not = withheld("Do it?", yes=yes, as_json=as_json)
-    if why_not is None:
+    is_wanted = is_refused or not (options.dry_run or planned.changes_nothing)
+    obstacle = "as things stand it is refused" if is_refused and not yes else None
+    if is_wanted and obstacle is None:
+        obstacle = withheld("Do it?", yes=yes, as_json=as_json)
+    if is_wanted and obstacle is None:
         try:
             done = await roll_back(dry_run=False)
         except RollbackRefusedError:
@@ -133,7 +132,7 @@ async def _carry_out(
             raise
     to_undo_it = [verbatim(f"done; to undo it: {command_line('undo', done.op_id, **again)}")] if done.op_id else []
     report(done, to_undo_it, as_json=as_json)
-    exit_if_wrong(why_not, f"nothing was changed: {why_not}")
+    exit_if_wrong(obstacle, f"nothing was changed: {obstacle}")
 
 
 def _describe(planned: Rollback) -> Iterator[RenderableType]:
