@@ -113,12 +113,11 @@ class _Work:
         """All that is planned: nothing goes before it is known what it went into."""
         while await self.call("follow_erasure", _FOLLOWED):
             pass
-        left = await self.call("left_to_erase") if self.progress else 0
-        while gone := await self.database.write(self.who, self._step):
+        while left := await self.call("left_to_erase"):
+            gone = await self.database.write(self.who, self._step)
             self.gone += gone
             if self.progress:
-                left = max(0, left - len(gone))
-                self.progress(len(self.gone), left)
+                self.progress(len(self.gone), max(0, left - len(gone)))
 
     async def _step(self, scoped: ScopedTransaction) -> list[tuple[Any, ...]]:
         return await scoped.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)

@@ -212,8 +212,8 @@ def head_unlocked(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
     )
 
 
-#: How to break it, what is then found of the outcome, and in how many storms at most: a quiet machine has 0 to 18
-#: deadlocks in one.
+#: How to break it, what is then found of the outcome, and in how many storms at most: one has 0 to 18 deadlocks and, on
+#: a busy machine, sometimes no change that is missed.
 CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object], int]] = {
     "no policy": (
         lambda superuser, _: superuser.execute("alter table mnemic.memories disable row level security"),
@@ -231,7 +231,7 @@ CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object], int]] = {
         6,
     ),
     "statements without their guards": (unguarded, lambda outcome: outcome.lost and outcome.doubled, 1),
-    "the head not locked": (head_unlocked, lambda outcome: outcome.missed, 1),
+    "the head not locked": (head_unlocked, lambda outcome: outcome.missed, 4),
     "a cursor that lags by one": (
         lambda _, patch: worsen(patch, revisions, changes=("h.seq > told.seen_seq", "h.seq >= told.seen_seq")),
         lambda outcome: outcome.repeated,
