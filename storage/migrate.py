@@ -1,6 +1,7 @@
 """Sets up a database: extension, roles, tables and rules. Safe to run from many processes at once."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, LiteralString
@@ -168,7 +169,7 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
 
 def is_old_vector(release: str) -> bool:
     """Whether this release of pgvector lacks what Mnemic needs."""
-    return tuple(int(part) for part in release.split(".")[:2]) < _MINIMUM_VECTOR
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:2]) < _MINIMUM_VECTOR
 
 
 def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
