@@ -1,13 +1,15 @@
 """How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from mnemic.state.kinds import Role
 
 _SQUARE = str.maketrans("()", "[]")
+#: English whatever the locale, as the prompts are.
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 class Line(NamedTuple):
@@ -32,16 +34,22 @@ def single_line(text: str) -> str:
 
 
 def render_lines(lines: Iterable[Line]) -> str:
-    """`3 [2026-03-02] Ana (user): text`, one message after the other.
+    """`3 [Mon 2026-03-02 09:14] Ana (user): text`, one message after the other, in UTC.
 
+    With the weekday and the time, "next Tuesday" and "tonight" are dates.
     Further lines of a message are set in, so that nobody's words can pass for another numbered message; a name stands
     on one line and without round brackets, so that no name can pass for another role's words.
     """
     return "\n".join(
-        f"{line.number} [{line.said_at:%Y-%m-%d}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
+        f"{line.number} [{_moment(line.said_at)}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
         f"{indented(line.content)}"
         for line in lines
     )
+
+
+def _moment(time: datetime) -> str:
+    said = time.astimezone(UTC)
+    return f"{_WEEKDAYS[said.weekday()]} {said:%Y-%m-%d %H:%M}"
 
 
 def indented(text: str) -> str:

@@ -111,7 +111,7 @@ _PROMPTS = {
 }
 #: The standing part shows one element per scope.
 _STANDING_TAGS = {f"<{slash}{scope}>" for scope in ("agent", "group", "user", "session") for slash in ("", "/")}
-_LINE = re.compile(r"(\d+) \[\d{4}-\d\d-\d\d\] [^()\n]+ \((user|assistant|tool|other)\): ")
+_LINE = re.compile(r"(\d+) \[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d\] [^()\n]+ \((user|assistant|tool|other)\): ")
 
 
 def dump(superuser: psycopg.Connection) -> Dump:

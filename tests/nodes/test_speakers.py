@@ -1,5 +1,6 @@
 """What of a host's messages is observed, each once, and whose words they are: another's only if the host says so."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -195,10 +196,10 @@ async def test_a_hosts_messages_reach_the_model_with_speaker_role_and_date(
     today = datetime.now(UTC).date()
     prompt = last_prompt(model, FACTS)
     assert (observed.accepted, observed.pending) == (4, 4)
-    assert f"1 [{today}] Ana (user): I keep bees." in prompt
+    assert re.search(rf"1 \[\w{{3}} {today} \d\d:\d\d\] Ana \(user\): I keep bees\.", prompt)
     assert "Sunny." in prompt
     assert "Good weather" in prompt
-    assert "[2026-03-02] Ana (user): Old words." in prompt
+    assert "[Mon 2026-03-02 09:14] Ana (user): Old words." in prompt
     assert "SECRET-ORDER" not in prompt
     assert "hidden" not in prompt
 

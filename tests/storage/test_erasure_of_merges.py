@@ -61,6 +61,16 @@ async def in_the_office(world: World, hers: str, *his: str) -> tuple[UUID, UUID,
     return anas.id, bos[0].id, bos[1].id, await begun(world.db, ANA, OFFICE)
 
 
+async def test_a_journal_of_the_scope_key_that_was_written_since_goes_too(world: World) -> None:
+    hers, *_ = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
+    journal, other = (memory(f"merged {n} forks", kind="journal", key=key) for n, key in ((9, OFFICE), (2, "user:bo")))
+    await remember(world.db, BO, journal, other)
+
+    assert await erase_person(world.db) == {hers, journal.id}
+
+    assert world.states(other.id) == ["active"]
+
+
 async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
     hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
     first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers, his)
