@@ -1,15 +1,14 @@
 """How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
+from email.utils import format_datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from mnemic.state.kinds import Role
 
 _SQUARE = str.maketrans("()", "[]")
-#: English whatever the locale, as the prompts are.
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 class Line(NamedTuple):
@@ -48,8 +47,7 @@ def render_lines(lines: Iterable[Line]) -> str:
 
 
 def _moment(time: datetime) -> str:
-    said = time.astimezone(UTC)
-    return f"{_WEEKDAYS[said.weekday()]} {said:%Y-%m-%d %H:%M}"
+    return f"{format_datetime(time)[:3]} {time:%Y-%m-%d %H:%M}"  # English, whatever the locale
 
 
 def indented(text: str) -> str:

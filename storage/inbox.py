@@ -97,9 +97,9 @@ async def forget_later(scoped: ScopedTransaction, message_ids: Iterable[UUID], a
     await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
 
 
-async def forget_due(scoped: ScopedTransaction, most: int = _PART) -> int:
+async def forget_due(scoped: ScopedTransaction) -> int:
     """Takes the words of the agent's messages whose time has come, the oldest of them; of how many."""
-    ((gone,),) = await scoped.call_with_head("forget_messages", most)
+    ((gone,),) = await scoped.call_with_head("forget_messages", _PART)
     return int(gone)
 
 

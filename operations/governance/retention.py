@@ -16,8 +16,6 @@ from mnemic.storage import erasure, history, inbox, memories
 from mnemic.storage.erasure import Progress
 from mnemic.storage.transaction import ScopedTransaction
 
-#: Messages of one transaction, so that none holds the agent's head for long.
-FORGOTTEN_AT_ONCE: Final = 1000
 _REASON: Final = "forget"
 
 
@@ -116,7 +114,7 @@ async def erase(
 async def forget_messages(actor: Actor) -> int:
     """Takes the words of the agent's messages whose days after formation are over; of how many."""
     total = 0
-    while taken := await actor.write(lambda scoped: inbox.forget_due(scoped, FORGOTTEN_AT_ONCE)):
+    while taken := await actor.write(inbox.forget_due):
         total += taken
     return total
 

@@ -211,7 +211,7 @@ async def test_the_days_pass_and_whoever_saves_next_takes_the_words(
 async def test_an_administrator_takes_them_in_bounded_steps(
     strict: Mnemic, clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.governance.retention.FORGOTTEN_AT_ONCE", 3)
+    monkeypatch.setattr("mnemic.storage.inbox._PART", 3)
     await form(strict)
     async with Administration.open(admin_url=clean_db.administrator_dsn) as office:
         assert await office.forget_messages(ANA.agent_id) == 0
