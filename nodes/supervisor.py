@@ -1,6 +1,6 @@
 """The nodes of the supervisor: it recalls, answers, asks its user, does what was called, and observes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Final
@@ -32,7 +32,10 @@ from mnemic.state.records import Memory
 from mnemic.state.supervisor import Consent, Question, SupervisorState
 
 #: The tools that may ask the user first: what they take, and of which memories they would do it.
-_ASKING: Final = {"forget": (ForgetArguments, forgettable), "correct": (CorrectArguments, correctable)}
+_ASKING: Final[dict[str, tuple[type[ForgetArguments], Callable[..., Awaitable[list[Memory]]]]]] = {
+    "forget": (ForgetArguments, forgettable),
+    "correct": (CorrectArguments, correctable),
+}
 #: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.
 MOST_CALLING: Final = 12
 #: From here on the user is asked; and so they are about a core memory, which every prompt shows.

@@ -54,7 +54,7 @@ async def correct(
     Args:
         resources: what it works with.
         identity: who corrects.
-        memory_id: what is corrected; an unknown id, a foreign one and one that the role may not know of are answered alike.
+        memory_id: what is corrected; unknown ids, foreign ones and those that the role may not know of are all one.
         content: one sentence, as `remember` takes it; of a procedure its title, and a line for each step.
         conversation: as for `remember`.
 
@@ -130,9 +130,7 @@ async def _require_left(resources: Resources, scoped: ScopedTransaction, *, by_m
     ]
     for is_bounded, most, reasons, done in bounds:
         if is_bounded and await history.done_today(scoped, *reasons) >= most:
-            raise NotCorrectedError(
-                f"this session has had {most} memories {done} or corrected today, and that is the most"
-            )
+            raise NotCorrectedError(f"this session has had {most} memories {done} today, and that is the most")
 
 
 def _checked(content: str, kind: Kind) -> str:

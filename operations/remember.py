@@ -161,7 +161,7 @@ async def _store(
             # a conversation that orders the memory about does bounded damage; what the host keeps is its own affair
             most = resources.settings.remembers_per_session_and_day
             if await history.done_today(scoped, *REMEMBERING) >= most:
-                raise NotRememberedError(f"this session has had {most} memories kept or corrected today, and that is the most")
+                raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
         return await store_unless_known(resources, scoped, new, vectors)
 
     return await resources.database.write(identity, act, categories=categories)
@@ -175,14 +175,7 @@ async def store_unless_known(
     *,
     instead_of: UUID | None = None,
 ) -> Remembered:
-    """Stores a memory, or names the one that says the same.
-
-    Args:
-        resources: what it works with.
-        scoped: the transaction, in which an operation has begun.
-        new: the memory.
-        vectors: its own, if it is indexed.
-        instead_of: a memory that is about to be closed, which neither counts as known nor is related to.
+    """Stores a memory, or names the one that says the same; not one that is about to be closed, which it is instead of.
 
     Raises:
         InvalidInputError: the agent has that half of memory switched off.
@@ -229,14 +222,7 @@ def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversa
 
 
 def permitted_key(identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str) -> str:
-    """The group's or the agent's scope key where that is wanted and formation's gate lets it pass; else the fallback.
-
-    Args:
-        identity: who wants it.
-        draft: the text, and the scope that is wanted.
-        conversation: as for `remember`.
-        fallback: what it is otherwise.
-    """
+    """The group's or agent's scope key where that is wanted and formation's gate lets it pass; else the fallback."""
     batch = conversation
     if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
         author = display_name(identity.user_id or identity.agent_id)

@@ -95,7 +95,8 @@ def remember_answer(kept: Remembered, wanted: ExplicitScope) -> str:
     if not kept.near:
         return answer
     rows = [{"id": str(old.id), "text": f"[{long_date(old.dated)}] {single_line(old.content)}"} for old in kept.near]
-    return f"{query_answer(rows)}\n{answer} If it replaces one of these, call correct with that one's id and the same content."
+    advice = "If it replaces one of these, call correct with that one's id and the same content."
+    return f"{query_answer(rows)}\n{answer} {advice}"
 
 
 def correct_answer(done: Corrected) -> str:

@@ -1,4 +1,4 @@
-"""What an application does with memories on purpose, as methods of `Mnemic`: search, look up, remember, correct, forget."""
+"""What an application does with memories on purpose, as methods of `Mnemic`: search, remember, correct, forget."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

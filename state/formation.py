@@ -144,9 +144,5 @@ class Corrected:
 
     def as_row(self) -> dict[str, Any]:
         """Its figures as plain JSON, without any words."""
-        return {
-            "id": str(self.id) if self.id else None,
-            "old_id": str(self.old_id),
-            "scope_key": self.scope_key,
-            "known": self.known,
-        }
+        new_id = str(self.id) if self.id else None
+        return {"id": new_id, "old_id": str(self.old_id), "scope_key": self.scope_key, "known": self.known}

@@ -84,7 +84,7 @@ class SupervisorState(SupervisorInput, MemoryState, total=False):
 
     #: What tools answered in this turn, by the ids of the calls; the conversation itself says only that they did.
     tool_answers: Annotated[Mapping[str, str], UntrackedValue]
-    #: Memories that the last answer wants forgotten or corrected, and that the user is asked about first; by the ids of the calls.
+    #: Memories that the last answer wants forgotten or corrected and the user is asked about, by the ids of the calls.
     questions: dict[str, Question]
     #: Calls of the last answer that the user does not want done. Tracked: a process that is killed must not do them.
     declined: list[str]

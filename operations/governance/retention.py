@@ -75,7 +75,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
             # a conversation that orders the memory about does bounded damage; without a session, an actor's are all one
             most = resources.settings.forgets_per_session_and_day
             if await history.done_today(scoped, *FORGETTING) >= most:
-                raise NotForgottenError(f"this session has had {most} memories forgotten or corrected today, and that is the most")
+                raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")
         await memories.forget(scoped, memory)
         return True
 

@@ -248,7 +248,8 @@ def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being
 
 
 async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
-    writing = {"supervisor": ["remember", "forget", "remember_procedure"], "executor": ["remember_procedure"]}
+    whole = ["remember", "correct", "forget", "remember_procedure"]
+    writing = {"supervisor": whole, "executor": ["remember_procedure"]}
     for role in ("supervisor", "planner", "stylist", "researcher", "executor"):
         for tools in (memory.tools(role), memory.middleware(role).tools):
             assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]
