@@ -51,12 +51,8 @@ async def correct(
     text, that takes the place; where the old one itself does, nothing is written. What is shared stays so only if the
     new text passes the gate that `remember` has for it.
 
-    Args:
-        resources: what it works with.
-        identity: who corrects.
-        memory_id: what is corrected; unknown ids, foreign ones and those that the role may not know of are all one.
-        content: one sentence, as `remember` takes it; of a procedure its title, and a line for each step.
-        conversation: as for `remember`.
+    Content and conversation are as for `remember`; of a procedure the content is its title and a line for each step.
+    Unknown ids, foreign ones and those that the role may not know of are answered alike.
 
     Raises:
         InvalidInputError: no such memory, the text cannot be kept as it is written, or that half of memory is off.
@@ -87,6 +83,8 @@ async def correct(
         if successor is None:  # one of a category that the role may not read stands there
             await memories.see_categories(scoped, None)
             successor = (await memories.twins(scoped, [new]))[new.id].id
+            if new.private:
+                await memories.make_private(scoped, successor)
         await memories.supersede(scoped, [Supersession(old.id, old.version, successor, until=now)])
         return Corrected(id=kept.id, old_id=old.id, scope_key=old.scope_key, known=kept.known)
 

@@ -175,7 +175,7 @@ async def store_unless_known(
     *,
     instead_of: UUID | None = None,
 ) -> Remembered:
-    """Stores a memory, or names the one that says the same; not one that is about to be closed, which it is instead of.
+    """Stores a memory, or names the one that says the same; one that it is to stand instead of does not count.
 
     Raises:
         InvalidInputError: the agent has that half of memory switched off.

@@ -203,7 +203,7 @@ _WORDS_NEEDED = {
     "file": "nowhere/file",
     "at": "0",
 }
-_WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID}
+_WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID, "content": "Ana rows."}
 #: An undoing names operations, or what else it goes by.
 _UNDOING = {"since": {"session": "s1"}, "session": {"since": "2026-03-02T09:14:00Z"}, "refinement": {}}
 #: They would do a great deal of work.

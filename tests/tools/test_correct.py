@@ -7,8 +7,6 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.tools import correct_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
     CategoryRefusedError,
@@ -190,10 +188,11 @@ async def test_the_same_text_changes_nothing_and_a_twin_takes_the_place(memory: 
 
 
 async def test_a_twin_that_the_role_may_not_read_takes_the_place_and_has_no_id_for_it(memory: Mnemic) -> None:
-    twin, old = await keep(memory), await keep(memory, "Ana keeps bees.", category="goals")
+    twin, old = await keep(memory), await keep(memory, "Ana keeps bees.", category="goals", private=True)
     done = await memory.correct(ANA.model_copy(update={"role": "planner"}), old, FORTY)
 
     assert (done.id, done.known, (await seen(memory, old)).superseded_by) == (None, True, twin)
+    assert (await seen(memory, twin)).private
 
 
 async def test_what_remember_adds_beside_an_old_text_replaces_it_by_the_same_text(memory: Mnemic) -> None:
@@ -286,9 +285,3 @@ async def test_another_session_is_told_of_it_as_of_an_update(memory: Mnemic) -> 
     told = (await memory.recall(friday))["context"]
     assert (FIFTY in told, FORTY in told, "↑updated" in told) == (True, False, True)
     assert FIFTY not in (await memory.recall(ANA))["context"]  # it did that itself
-
-
-def test_no_answer_reads_like_an_order() -> None:
-    for new, known in ((uuid.uuid4(), False), (uuid.uuid4(), True), (UNKNOWN, True), (None, True)):
-        done = Corrected(id=new, old_id=UNKNOWN, scope_key="user:ana", known=known)
-        assert not gives_orders(correct_answer(done))

@@ -158,7 +158,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
       join memories m on m.agent_id = p_agent and m.id = o.memory_id
      where (c).seq is null
        and ((h).event = 'ABSORB' and m.kind = 'consolidation'
-            or (h).event = 'SUPERSEDE' and (m.kind = 'fact' or o.reason = 'correct') and o.event = 'ADD')
+            or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
 $$;
 
 -- What a memory came from: facts that it replaced, now or back then, and what was merged into it.
