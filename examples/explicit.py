@@ -1,4 +1,4 @@
-"""What an application does with the memory on purpose: it remembers, asks under a role's allowlist, and forgets.
+"""What an application does with the memory on purpose: remembers, asks as a role may, corrects, forgets.
 
 `.venv/bin/python -m mnemic.examples.explicit` needs no key.
 """
@@ -9,14 +9,16 @@ from mnemic import Identity, Mnemic
 
 
 async def main() -> None:
-    """A goal is kept, found and forgotten; a wish stays, for the roles that may read preferences."""
+    """A goal is kept, found, corrected and forgotten; a wish stays, for the roles that may read preferences."""
     async with Mnemic.open() as memory:
         ana = Identity(agent_id="guide", user_id="ana", session_id="monday")
         await memory.remember(ana, "Ana wants short answers.", category="preferences")
 
         await memory.remember(ana, "Ana sails to Ryd in May.", category="goals")
         found = await memory.query(ana, "Ryd", categories=["goals"], filters={"importance_min": 3}, budget_tokens=200)
-        await memory.forget(ana, found[0].item_id)
+        await memory.correct(ana, found[0].item_id, "Ana sails to Ryd in June.")
+        for goal in await memory.query(ana, "Ryd", categories=["goals"]):
+            await memory.forget(ana, goal.item_id)
 
         print(f"found, and forgotten: {found[0].content}")  # noqa: T201
         for role in ("supervisor", "planner", "stylist"):

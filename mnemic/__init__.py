@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mnemic.service.hosts.middleware import MemoryMiddleware
     from mnemic.service.memory import Mnemic
     from mnemic.state.errors import MnemicError
-    from mnemic.state.formation import Remembered
+    from mnemic.state.formation import Corrected, Remembered
     from mnemic.state.governance import AuditProblem, Operation, PastMemory, Rollback
     from mnemic.state.identity import Identity
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Administration",
     "AuditProblem",
+    "Corrected",
     "Found",
     "HistoryEvent",
     "Identity",
@@ -44,6 +45,7 @@ __all__ = [
 _HOMES = {
     "Administration": "mnemic.service.governance.administration",
     "AuditProblem": "mnemic.state.governance",
+    "Corrected": "mnemic.state.formation",
     "Mnemic": "mnemic.service.memory",
     "MemoryMiddleware": "mnemic.service.hosts.middleware",
     "MemoryState": "mnemic.state.supervisor",

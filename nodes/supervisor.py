@@ -1,10 +1,9 @@
 """The nodes of the supervisor: it recalls, answers, asks its user, does what was called, and observes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Final
-from uuid import UUID
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from mnemic.models.tool_calls import run_answer
 from mnemic.operations.agent_settings import agent_settings
+from mnemic.operations.correct import correctable
 from mnemic.operations.governance.retention import forgettable
 from mnemic.operations.messages.incoming import require_storable
 from mnemic.operations.messages.transcript import spoken, transcript, without_contents
@@ -23,13 +23,19 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.turn import form_later, observe_turn, recall_turn
 from mnemic.operations.usage import metered
+from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.supervise import DECLINED, system_prompt
-from mnemic.prompts.tools import ForgetArguments
+from mnemic.prompts.tools import CorrectArguments, ForgetArguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
+from mnemic.state.records import Memory
 from mnemic.state.supervisor import Consent, Question, SupervisorState
 
-_FORGET: Final = "forget"
+#: The tools that may ask the user first: what they take, and of which memories they would do it.
+_ASKING: Final[dict[str, tuple[type[ForgetArguments], Callable[..., Awaitable[list[Memory]]]]]] = {
+    "forget": (ForgetArguments, forgettable),
+    "correct": (CorrectArguments, correctable),
+}
 #: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.
 MOST_CALLING: Final = 12
 #: From here on the user is asked; and so they are about a core memory, which every prompt shows.
@@ -82,8 +88,9 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
     `Consent` leaves the question open.
     """
     questions = state["questions"]
-    memories = {question["id"]: question for question in questions.values()}
-    consent = interrupt({"action": _FORGET, "memories": list(memories.values())}, response_schema=Consent)
+    memories = {(question["id"], question.get("content")): question for question in questions.values()}
+    action = "correct" if all("content" in question for question in memories.values()) else "forget"
+    consent = interrupt({"action": action, "memories": list(memories.values())}, response_schema=Consent)
     runtime.stream_writer({"step": "confirm"})
     return {"declined": [] if consent.approved else list(questions)}
 
@@ -97,7 +104,8 @@ async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: To
     # names alone: what a model writes into its calls is for no stream
     names = [name for call in wanted if (name := call["name"]) in node.tools_by_name]
     runtime.stream_writer({"step": "tools", "tools": names})
-    refused = [ToolMessage(DECLINED, tool_call_id=call_id, name=_FORGET, status="error") for call_id in declined]
+    names_of = {call_id: calls[call_id]["name"] for call_id in declined}
+    refused = [ToolMessage(DECLINED, tool_call_id=key, name=name, status="error") for key, name in names_of.items()]
     asking = AIMessage("", tool_calls=wanted)
     answered = await node.ainvoke({**state, "messages": [*earlier, asking]})
     kept, contents = without_contents(answered["messages"])
@@ -122,16 +130,22 @@ def _identity(runtime: Runtime[Identity]) -> Identity:
 
 async def _questions(resources: Resources, identity: Identity, message: AIMessage) -> dict[str, Question]:
     """What the user is asked about, by the ids of the calls."""
-    ids: dict[str, UUID] = {}
-    for call in message.tool_calls:
-        if call["name"] == _FORGET:
-            with suppress(ValidationError):  # which the tool will refuse
-                ids[str(call["id"])] = ForgetArguments.model_validate(call["args"]).id
-    if not ids:
-        return {}
-    memories = {memory.id: memory for memory in await forgettable(resources, identity, ids.values())}
-    return {
-        call_id: {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
-        for call_id, memory_id in ids.items()
-        if (memory := memories.get(memory_id)) and (memory.kind == "core" or memory.importance >= _IMPORTANT)
-    }
+    questions: dict[str, Question] = {}
+    for name, (arguments, reachable) in _ASKING.items():
+        wanted: dict[str, ForgetArguments] = {}
+        for call in message.tool_calls:
+            if call["name"] == name:
+                with suppress(ValidationError):  # which the tool will refuse
+                    wanted[str(call["id"])] = arguments.model_validate(call["args"])
+        ids = [given.id for given in wanted.values()]
+        memories = {memory.id: memory for memory in await reachable(resources, identity, ids)} if ids else {}
+        for call_id, given in wanted.items():
+            memory = memories.get(given.id)
+            if memory and (memory.kind == "core" or memory.importance >= _IMPORTANT):
+                questions[call_id] = _question(memory, given)
+    return questions
+
+
+def _question(memory: Memory, given: ForgetArguments) -> Question:
+    question: Question = {"id": str(memory.id), "kind": memory.kind, "importance": memory.importance}
+    return {**question, "content": clean_text(given.content)} if isinstance(given, CorrectArguments) else question

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
 from mnemic.operations.formation.builder import ScopeResolver
@@ -28,6 +28,9 @@ from mnemic.storage.transaction import ScopedTransaction
 #: The conversation that a model has before it; None: no model speaks, the text is the caller's own word.
 Conversation = Sequence[Message] | None
 
+#: Reasons of operations that count among what a session has remembered.
+REMEMBERING: Final = ("remember", "remember_procedure", "correct")
+
 #: As long as a reflection; each one is in every prompt.
 _MAX_CORE_CHARS: Final = 500
 _PROCEDURAL: Final = "procedural"
@@ -44,7 +47,7 @@ async def remember(
 
     A wider scope than the user's counts only through the gate that formation's texts pass (`policy.formation.sharing`);
     else it is the user's own. A fact near a living one is added and related to it, for no model decides here: the
-    answer names what it may replace.
+    answer names what it may replace, by `correct`.
 
     Args:
         conversation: where a model asks, whose word counts only as far as users said the same. None: it is the
@@ -65,7 +68,7 @@ async def remember(
     draft = Draft(
         # what stands in everybody's every prompt is no matter of one conversation
         scope="user" if request.kind == "core" and conversation is not None else request.scope,
-        text=_sentence(request),
+        text=checked_sentence(request.content, request.kind),
         category=request.category,
         importance=request.importance,
         private=request.private,
@@ -89,23 +92,33 @@ async def remember_procedure(
         EmbeddingError: it could not be embedded; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
-    draft = Draft(request.scope, _procedure(request), _PROCEDURAL, importance=3, private=False)
+    draft = Draft(request.scope, checked_procedure(request), _PROCEDURAL, importance=3, private=False)
     return await _store(resources, identity, "procedure", draft, conversation, [*allowed, _PROCEDURAL])
 
 
-def _sentence(request: RememberRequest) -> str:
-    given = _line(request.content, "content")
-    verdict = check_text(given, kind=request.kind)
+def checked_sentence(content: str, kind: Kind) -> str:
+    """The text of a memory that is no procedure.
+
+    Raises:
+        InvalidInputError: it is not written as a memory has to be; the message says how.
+    """
+    given = _line(content, "content")
+    verdict = check_text(given, kind=kind)
     if verdict.problem:
         raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS[verdict.problem]}")
     text = verdict.text or ""
     # what a formation would cut off, whoever asked can say better
-    if len(text.split()) < len(given.split()) or (request.kind == "core" and len(text) > _MAX_CORE_CHARS):
+    if len(text.split()) < len(given.split()) or (kind == "core" and len(text) > _MAX_CORE_CHARS):
         raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS['too_long']}")
     return text
 
 
-def _procedure(request: ProcedureRequest) -> str:
+def checked_procedure(request: ProcedureRequest) -> str:
+    """The title and, below it, the numbered steps.
+
+    Raises:
+        InvalidInputError: the title or a step says nothing, or the whole is too long or repeats itself.
+    """
     lines = [_line(request.title, "the title")]
     for number, step in enumerate(request.steps, start=1):
         lines.append(f"{number}. {_line(_MARK.sub('', step.strip()), f'step {number}')}")
@@ -147,24 +160,35 @@ async def _store(
         if conversation is not None:
             # a conversation that orders the memory about does bounded damage; what the host keeps is its own affair
             most = resources.settings.remembers_per_session_and_day
-            if await history.done_today(scoped, "remember", "remember_procedure") >= most:
+            if await history.done_today(scoped, *REMEMBERING) >= most:
                 raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
-        # off also stops forming: what nobody will be shown is not taken for remembered
-        switch = "always_in_context" if kind == "core" else "rag"
-        if not getattr(resources.settings.overridden(await scopes.agent_settings(scoped)), switch):
-            raise InvalidInputError(f"this agent keeps no memory of the kind {kind}: its setting {switch} is off")
-        return await _store_unless_known(resources, scoped, new, vectors)
+        return await store_unless_known(resources, scoped, new, vectors)
 
     return await resources.database.write(identity, act, categories=categories)
 
 
-async def _store_unless_known(
-    resources: Resources, scoped: ScopedTransaction, new: NewMemory, vectors: Sequence[Vector]
+async def store_unless_known(
+    resources: Resources,
+    scoped: ScopedTransaction,
+    new: NewMemory,
+    vectors: Sequence[Vector],
+    *,
+    instead_of: UUID | None = None,
 ) -> Remembered:
+    """Stores a memory, or names the one that says the same; one that it is to stand instead of does not count.
+
+    Raises:
+        InvalidInputError: the agent has that half of memory switched off.
+    """
+    # off also stops forming: what nobody will be shown is not taken for remembered
+    switch = "always_in_context" if new.kind in memories.STANDING else "rag"
+    if not getattr(resources.settings.overridden(await scopes.agent_settings(scoped)), switch):
+        raise InvalidInputError(f"this agent keeps no memory of the kind {new.kind}: its setting {switch} is off")
     near: list[SimilarFact] = []
     if new.kind == "fact":  # every other kind is unique by its text alone
         model, most = resources.embedder.name, resources.settings.neighbours
-        near = await memories.similar(scoped, [new.scope_key], vectors, model=model, most=most)
+        found = await memories.similar(scoped, [new.scope_key], vectors, model=model, most=most)
+        near = [old for old in found if old.id != instead_of]
     thresholds = resources.embedder.bands
     bands = {old.id: band_of_pair(new.content, old.content, old.similarity, thresholds) for old in near}
     known_id = next((old.id for old in near if bands[old.id] == "auto"), None)
@@ -183,22 +207,28 @@ async def _store_unless_known(
 
 def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
     """The user's memory, or of the wider scope that is wanted where the gate of formation lets it pass."""
-    now = datetime.now(UTC)
-    batch = conversation
-    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
-        author = display_name(identity.user_id or identity.agent_id)
-        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=now)
-        batch = [replace(word, content=line) for line in draft.text.splitlines()]
     own = scope_key("user", identity.user_id) if identity.user_id else ""
-    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
-    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    key = permitted_key(identity, draft, conversation, fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     scope, owner = split_scope_key(key)
     return replace(
-        new_memory(kind, draft.category, key, draft.text, now),
+        new_memory(kind, draft.category, key, draft.text, datetime.now(UTC)),
         subject_user_id=owner if scope == "user" else None,
         importance=draft.importance,
         private=draft.private,
         source_session_id=identity.session_id,
     )
+
+
+def permitted_key(identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str) -> str:
+    """The group's or agent's scope key where that is wanted and formation's gate lets it pass; else the fallback."""
+    batch = conversation
+    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
+        author = display_name(identity.user_id or identity.agent_id)
+        said_at = datetime.now(UTC)
+        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=said_at)
+        batch = [replace(word, content=line) for line in draft.text.splitlines()]
+    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
+    unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
+    return resolver.resolve(unnumbered, own_words(batch), fallback=fallback)

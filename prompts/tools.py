@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE
-from mnemic.state.formation import ExplicitScope, Remembered, RememberRequest
+from mnemic.state.formation import Corrected, ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import MemoryFilters, MemoryQuery
@@ -62,6 +62,12 @@ class ForgetArguments(Arguments):
     id: UUID = Field(description=_TEXTS["forget"][1]["id"])
 
 
+class CorrectArguments(ForgetArguments):
+    """What is to be corrected, and what is right."""
+
+    content: str = Field(description=_TEXTS["correct"][1]["content"], min_length=1, max_length=8000)
+
+
 def query_arguments(allowed: Sequence[str] = ()) -> type[Arguments]:
     """The arguments of `memory_query`, with the categories that may be asked for, where they are known."""
     names = f" Choose among {', '.join(allowed)}; leave it out for all of them." if allowed else ""
@@ -89,7 +95,16 @@ def remember_answer(kept: Remembered, wanted: ExplicitScope) -> str:
     if not kept.near:
         return answer
     rows = [{"id": str(old.id), "text": f"[{long_date(old.dated)}] {single_line(old.content)}"} for old in kept.near]
-    return f"{query_answer(rows)}\n{answer} If it replaces one of these, forget that one."
+    advice = "If it replaces one of these, call correct with that one's id and the same content."
+    return f"{query_answer(rows)}\n{answer} {advice}"
+
+
+def correct_answer(done: Corrected) -> str:
+    """What says it now."""
+    if done.id == done.old_id:
+        return f"{done.old_id} says that already. Nothing was changed."
+    what = f"by {done.id or 'another one'}{', which said so already' if done.known else ''}"
+    return f"{done.old_id} is replaced {what}."
 
 
 def forget_answer(memory_id: UUID, was_there: bool) -> str:

@@ -1,17 +1,18 @@
-"""What an application does with memories on purpose, as methods of `Mnemic`: search, look up, remember, forget."""
+"""What an application does with memories on purpose, as methods of `Mnemic`: search, remember, correct, forget."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import SkipValidation
 
+from mnemic.operations.correct import correct
 from mnemic.operations.governance.retention import forget
 from mnemic.operations.recall import list_memories, memory_history, updates_since
 from mnemic.operations.recall import query as run_query
 from mnemic.operations.remember import remember, remember_procedure
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
-from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import AnyIdentity, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
@@ -132,6 +133,8 @@ class ExplicitMemory(MemoryBase):
     ) -> Remembered:
         """Stores one fact, or one commitment that is always in context, or names the memory that says the same.
 
+        What it may replace is named (`near`) and stays: `correct` replaces it.
+
         Args:
             identity: whose memory it is; its role's allowlist holds.
             content: one complete sentence in the third person; a fact has at most 30 words.
@@ -170,6 +173,28 @@ class ExplicitMemory(MemoryBase):
         """
         request = validate(ProcedureRequest, {"title": title, "steps": steps, "scope": scope}, strict=None)
         return await remember_procedure(self.resources, identity, request)
+
+    @check_arguments
+    async def correct(self, identity: AnyIdentity, memory_id: AnyId, content: str) -> Corrected:
+        """Replaces what a memory says: it is closed with its date, and a new one in its place is found from then on.
+
+        The new memory has the old one's kind, scope key, subject, category, importance and privacy. Both are one
+        operation, which `undo` takes back. A living memory that says the same already takes the place.
+
+        Args:
+            identity: whose memory it is; its role's allowlist holds.
+            memory_id: what is to be corrected.
+            content: as `remember` takes it; of a procedure its title and, below it, a line for each step.
+
+        Raises:
+            InvalidInputError: no such memory for this identity's role, no id, or a content that cannot be kept.
+            NotCorrectedError: it is protected, closed, absorbed or a consolidation, or shared while the content may not
+                be; or the session has had enough forgotten and corrected today.
+            CategoryRefusedError: the role has no allowlist, or may not write into this category.
+            EmbeddingError: it could not be embedded; nothing was written.
+            ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
+        """
+        return await correct(self.resources, identity, to_uuid(memory_id), content)
 
     @check_arguments
     async def forget(self, identity: AnyIdentity, memory_id: AnyId) -> bool:

@@ -69,6 +69,10 @@ class NotForgottenError(RefusedCallError):
     """This memory may not be forgotten on request; nothing was written."""
 
 
+class NotCorrectedError(RefusedCallError):
+    """This memory may not be corrected on request; nothing was written."""
+
+
 class RefinementRunningError(MnemicError):
     """Another refinement of this scope key is running; wait until it has ended."""
 

@@ -127,3 +127,22 @@ class Remembered:
     def as_row(self) -> dict[str, Any]:
         """Its figures as plain JSON, without any words."""
         return {"id": str(self.id) if self.id else None, "scope_key": self.scope_key, "known": self.known}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrected:
+    """What became of a correction."""
+
+    #: The memory that says it now; the corrected one itself where it said so before, and nothing was written. None: one
+    #: of a category that the role may not read.
+    id: UUID | None
+    #: The one that was to be corrected.
+    old_id: UUID
+    scope_key: str
+    #: A living memory said so already; if that is another one, it took the place.
+    known: bool = False
+
+    def as_row(self) -> dict[str, Any]:
+        """Its figures as plain JSON, without any words."""
+        new_id = str(self.id) if self.id else None
+        return {"id": new_id, "old_id": str(self.old_id), "scope_key": self.scope_key, "known": self.known}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import UntrackedValue
@@ -68,11 +68,15 @@ class SupervisorInput(TypedDict, total=False):
 
 
 class Question(TypedDict):
-    """A memory that the user is asked about: its id and figures, for no checkpoint holds what it says."""
+    """A memory that the user is asked about: its id and figures, for no checkpoint holds what it says.
+
+    Where it is to be corrected, what it is to say, which the call in the thread says too.
+    """
 
     id: str
     kind: str
     importance: int
+    content: NotRequired[str]
 
 
 class SupervisorState(SupervisorInput, MemoryState, total=False):
@@ -80,7 +84,7 @@ class SupervisorState(SupervisorInput, MemoryState, total=False):
 
     #: What tools answered in this turn, by the ids of the calls; the conversation itself says only that they did.
     tool_answers: Annotated[Mapping[str, str], UntrackedValue]
-    #: Memories that the last answer wants forgotten, and that the user is asked about first; by the ids of the calls.
+    #: Memories that the last answer wants forgotten or corrected and the user is asked about, by the ids of the calls.
     questions: dict[str, Question]
     #: Calls of the last answer that the user does not want done. Tracked: a process that is killed must not do them.
     declined: list[str]

@@ -29,7 +29,7 @@ async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryE
 
 
 async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
-    """Changes for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
+    """Operations for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = scoped.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
     ((count,),) = await scoped.tuples(_SQL["done_today"], values)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
+from mnemic.operations.correct import correct
 from mnemic.operations.governance.retention import forget
 from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
 from mnemic.operations.recall import query, result_line
@@ -17,7 +18,7 @@ from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts import tools as texts
-from mnemic.state.formation import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Found, Message
@@ -25,7 +26,7 @@ from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 #: What roles may call beside `memory_query`; every other role only asks.
 WRITING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"supervisor": ("remember", "forget", "remember_procedure"), "executor": ("remember_procedure",)}
+    {"supervisor": ("remember", "correct", "forget", "remember_procedure"), "executor": ("remember_procedure",)}
 )
 
 
@@ -51,6 +52,7 @@ def make_tools(
     parts: dict[str, tuple[type[BaseModel], Callable[[Call], Awaitable[Answer]]]] = {
         "memory_query": (texts.query_arguments(allowed), _query),
         "remember": (texts.remember_arguments(writable), partial(_keep, RememberRequest, remember)),
+        "correct": (texts.CorrectArguments, _correct),
         "forget": (texts.ForgetArguments, _forget),
         "remember_procedure": (
             texts.described("remember_procedure", ProcedureRequest),
@@ -89,9 +91,16 @@ async def _keep(
 ) -> Answer:
     """The artifact says what was stored, and for whom."""
     request = kind(**call.arguments)
-    conversation = await asyncio.to_thread(_conversation, call, request.scope)
+    conversation = [] if request.scope == "user" else await asyncio.to_thread(_conversation, call)
     stored = await operation(call.resources, call.identity, request, conversation)
     return texts.remember_answer(stored, request.scope), stored.as_row()
+
+
+async def _correct(call: Call) -> Answer:
+    """The artifact says what took whose place."""
+    conversation = await asyncio.to_thread(_conversation, call)  # the memory may be shared
+    done = await correct(call.resources, call.identity, call.arguments["id"], call.arguments["content"], conversation)
+    return texts.correct_answer(done), done.as_row()
 
 
 async def _forget(call: Call) -> Answer:
@@ -101,14 +110,14 @@ async def _forget(call: Call) -> Answer:
     return texts.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
 
 
-def _conversation(call: Call, scope: ExplicitScope) -> list[Message]:
+def _conversation(call: Call) -> list[Message]:
     """The messages that count for the gate which a model's word on a wide scope has to pass.
 
-    None where nothing is to be shared, without a session they could be of, and in a role that people do not talk with:
-    its "user" is the model that gave it its task. None either where anything that the model has read gives orders to
+    None without a session they could be of, and in a role that people do not talk with: its "user" is the model that
+    gave it its task. None either where anything that the model has read gives orders to
     the memory, recalled memories and what looks like them included.
     """
-    if scope == "user" or call.identity.session_id is None or call.identity.role != SUPERVISOR:
+    if call.identity.session_id is None or call.identity.role != SUPERVISOR:
         return []
     incoming = [IncomingMessage.of(message) for message in call.messages]
     if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):

@@ -17,6 +17,9 @@ from mnemic.storage.erasure import Progress
 from mnemic.storage.transaction import ScopedTransaction
 
 _REASON: Final = "forget"
+#: Reasons of operations that count among what a session has forgotten.
+FORGETTING: Final = (_REASON, "correct")
+PROTECTED: Final = "this memory is protected: only an administrator can lift that"
 
 
 async def forgettable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
@@ -25,11 +28,20 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
     Raises:
         CategoryRefusedError: the role has no allowlist.
     """
+    known = await known_memories(resources, identity, memory_ids)
+    return [memory for memory in known if memory.state in memories.KEPT and _obstacle(memory) is None]
+
+
+async def known_memories(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
+    """Those of these memories that the identity's role may know of, in any state, each once.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         found = [await memories.find(scoped, memory_id) for memory_id in dict.fromkeys(memory_ids)]
-    known = [memory for memory in found if memory and is_known(memory, allowlist)]
-    return [memory for memory in known if memory.state in memories.KEPT and _obstacle(memory) is None]
+    return [memory for memory in found if memory and is_known(memory, allowlist)]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
@@ -51,9 +63,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
 
     async def act(scoped: ScopedTransaction) -> bool:
         await scoped.begin_operation(_REASON)
-        memory = await memories.find(scoped, memory_id)
-        if memory is None or not is_known(memory, allowlist):
-            raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
+        memory = require_known(await memories.find(scoped, memory_id), allowlist)
         if obstacle := _obstacle(memory):
             raise NotForgottenError(obstacle)
         if memory.state not in memories.KEPT:
@@ -62,12 +72,23 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
         if by_model or identity.session_id:
             # a conversation that orders the memory about does bounded damage; without a session, an actor's are all one
             most = resources.settings.forgets_per_session_and_day
-            if await history.done_today(scoped, _REASON) >= most:
+            if await history.done_today(scoped, *FORGETTING) >= most:
                 raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")
         await memories.forget(scoped, memory)
         return True
 
     return await resources.database.write(identity, act, categories=allowlist.categories)
+
+
+def require_known(memory: Memory | None, allowlist: Allowlist) -> Memory:
+    """A memory that was found.
+
+    Raises:
+        InvalidInputError: there is none, or the role may not know of it; it is the same to whoever asks.
+    """
+    if memory is None or not is_known(memory, allowlist):
+        raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
+    return memory
 
 
 def is_known(memory: Memory, allowlist: Allowlist) -> bool:
@@ -79,7 +100,7 @@ def is_known(memory: Memory, allowlist: Allowlist) -> bool:
 def _obstacle(memory: Memory) -> str | None:
     """Why nobody may have it forgotten; None: they may."""
     if memory.protected:
-        return "this memory is protected: only an administrator can lift that"
+        return PROTECTED
     if split_scope_key(memory.scope_key)[0] in ("group", "agent"):
         return "this memory is shared with others, and no conversation may take it from them"
     if memory.kind == "consolidation":

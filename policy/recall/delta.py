@@ -21,7 +21,7 @@ SIGNS: Final[Mapping[Event, Sign]] = {
     "RESTORE": "⟲restored",
 }
 #: Reasons of what an agent does by its tools: it knows of that, where it was done in its own session.
-EXPLICIT: Final = ("remember", "forget", "remember_procedure")
+EXPLICIT: Final = ("remember", "correct", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3
 #: Characters of a bullet's text: three of them stay below 150 tokens.
 LONGEST_TEXT: Final = 160

@@ -140,11 +140,12 @@ class ChatSession:
         for question in questions:
             events = await self._memory.history(self._person, UUID(question["id"]))
             content = next((event.after for event in reversed(events) if event.after), "")
-            self._terminal.show_notes([f"{question['kind']}, importance {question['importance']}: {content}"])
+            notes = [f"{question['kind']}, importance {question['importance']}: {content}"]
+            self._terminal.show_notes([*notes, *([f"→ {question['content']}"] if "content" in question else [])])
         if not self._terminal.is_watched:
             self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
             return Command(resume={"approved": False})
-        line = await self._terminal.ask("forget it? [y/N] ")
+        line = await self._terminal.ask(f"{interrupts[0].value['action']} it? [y/N] ")
         return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
 
     async def _form_in_background(self) -> None:

@@ -1,4 +1,4 @@
-"""`mnemic erase`, `purge`, `protect` and `unprotect`; `mnemic refine` and `refinements`, in figures alone."""
+"""`mnemic correct`, `erase`, `purge`, `protect` and `unprotect`; `refine` and `refinements`, in figures alone."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
@@ -7,6 +7,7 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
+from mnemic.prompts.tools import correct_answer
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
     Actor,
@@ -20,6 +21,7 @@ from mnemic.service.cli.options import (
     Yes,
     governing,
     identity,
+    person,
 )
 from mnemic.service.cli.terminal import (
     command_line,
@@ -47,6 +49,21 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show wh
 
 _TITLES: Final = ("when (UTC), and its id", "memories\ntokens", "what", "ended, by")
 _CHANGES: Final = ("duplicates", "merged", "updated", "deleted", "protected")
+
+
+async def correct(
+    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")],
+    content: Annotated[str, typer.Argument(metavar="TEXT", help="What is right, in one sentence.")],
+    agent: Agent,
+    user: User,
+    group: Groups = None,
+    session: Session = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace what a memory of a person says: it is closed, and what is right takes its place."""
+    async with Mnemic.open() as memory:
+        done = await memory.correct(person(agent, user, group, session), memory_id, content)
+    report(done, [plain(correct_answer(done))], as_json=as_json)
 
 
 async def erase(

@@ -21,9 +21,9 @@ select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.s
  order by h.seq;
 
 -- done_today --
--- Changes for these reasons since midnight, UTC, by the database's clock: of a session, or of an actor without one.
+-- Operations for these reasons since midnight, UTC, by the database's clock: of a session, or of an actor without one.
 -- Relations are no changes of their own.
-select count(*) from history
+select count(distinct op_id) from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = any(%(reasons)s) and event <> 'LINK'
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');

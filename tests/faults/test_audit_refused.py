@@ -147,6 +147,7 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "consolidation": (lambda at: at.memory.consolidate(ANA, "user:ana", force=True), 4),
     "remember": (lambda at: at.memory.remember(ANA, "Ana moved to Ghent.", category="profile"), 1),
     "remember_procedure": (lambda at: at.memory.remember_procedure(ANA, "Make tea", ["Boil the water.", "Pour."]), 1),
+    "correct": (lambda at: at.memory.correct(ANA, at.ids()[0], "Ana is never silent."), 2),
     "forget": (lambda at: at.memory.forget(ANA, at.ids()[0]), 1),
     "undo": (_undo, 1),
     "undo_as_administrator": (_undo_as_administrator, 2),

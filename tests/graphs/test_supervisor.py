@@ -126,7 +126,7 @@ async def test_what_it_may_be_asked_for_is_named_in_its_tools_and_a_name_is_sent
     assert request["messages"][-1]["name"] == f"Zoë_de_Vries_{'x' * 51}"
     tools = {tool["function"]["name"]: str(tool) for tool in request["tools"]}
     assert set(tools) == {
-        *("memory_query", "remember", "forget", "remember_procedure"),
+        *("memory_query", "remember", "correct", "forget", "remember_procedure"),
         *("planner", "researcher", "executor"),
     }
     assert "relationship_dynamic" in tools["memory_query"]

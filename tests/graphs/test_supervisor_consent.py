@@ -13,7 +13,7 @@ from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
 from mnemic.prompts.supervise import DECLINED
 from mnemic.storage import threads
-from tests.support.agents import ANA, CANARY, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
+from tests.support.agents import ANA, CANARY, KEPT, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
 from tests.support.loopback import LoopbackModel, calling
 
 
@@ -86,6 +86,32 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
         "select event, reason from mnemic.history where event <> 'LINK' order by event, seq"
     ).fetchall()
     assert events == [*[("ADD", "remember")] * 4, ("DELETE", "forget")]
+
+
+async def test_nor_is_anything_important_corrected_unasked(memory: Mnemic, model: LoopbackModel) -> None:
+    important, little = await keep(memory, importance=4), await keep(memory, "Ana wears a blue hat.", importance=2)
+    guarded = await keep(memory, "Ana keeps a diary.", importance=5, private=True)
+    await memory.forget(ANA, guarded)
+    texts = {important: "Ana keeps goats.", little: "Ana wears a red hat.", guarded: "Ana keeps no diary."}
+    wanted = calling(*(("correct", {"id": old, "content": text}) for old, text in texts.items()))
+    for approved in (False, True):
+        says(model, wanted, VISIBLE)
+        graph = memory.graphs.supervisor(InMemorySaver())
+        (asked,) = (await turn(graph))["__interrupt__"]
+        question = {"id": important, "kind": "fact", "importance": 4, "content": "Ana keeps goats."}
+        assert asked.value == {"action": "correct", "memories": [question]}
+        await resumed(graph, {"approved": approved})
+        kept = "Ana keeps goats." if approved else KEPT
+        assert {item.content for item in await memory.memories(ANA)} == {kept, "Ana wears a red hat."}
+        assert (DECLINED in answers_of(requests(model)[-1])) != approved
+
+
+async def test_one_act_may_be_asked_for_beside_another(memory: Mnemic, model: LoopbackModel) -> None:
+    kept = await keep(memory, importance=4)
+    says(model, calling(("correct", {"id": kept, "content": "Ana keeps goats."}), ("forget", {"id": kept})), VISIBLE)
+    (asked,) = (await turn(memory.graphs.supervisor(InMemorySaver())))["__interrupt__"]
+    assert asked.value["action"] == "forget"
+    assert [question.get("content") for question in asked.value["memories"]] == [None, "Ana keeps goats."]
 
 
 async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:

@@ -291,6 +291,7 @@ CALLS: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "remember": (_FACT, {*RememberRequest.model_fields}),
     "remember_procedure": ({"title": "Make tea", "steps": ["Boil it."]}, {*ProcedureRequest.model_fields}),
+    "correct": ({"id": _ID, "content": _FACT["content"]}, {"id", "content"}),
     "forget": ({"id": _ID}, {"id"}),
 }
 TOOLS: dict[str, Act] = {

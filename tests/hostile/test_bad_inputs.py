@@ -98,8 +98,8 @@ async def test_every_argument_of_a_tool_has_its_row_and_good_ones_are_answered(m
     assert {tool.name: {*tool.args} for tool in memory.tools()} == {name: args for name, (_, args) in CALLS.items()}
     for name, (arguments, _) in CALLS.items():
         message = await called(host(memory.tools()), identity("ana", session="s1"), name, arguments)
-        # an id that nobody has is the one thing that cannot be forgotten
-        assert (name, message.status) == (name, "error" if name == "forget" else "success")
+        # an id that nobody has is the one thing that cannot be forgotten or corrected
+        assert (name, message.status) == (name, "error" if name in ("forget", "correct") else "success")
 
 
 def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
@@ -203,7 +203,7 @@ _WORDS_NEEDED = {
     "file": "nowhere/file",
     "at": "0",
 }
-_WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID}
+_WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID, "content": "Ana rows."}
 #: An undoing names operations, or what else it goes by.
 _UNDOING = {"since": {"session": "s1"}, "session": {"since": "2026-03-02T09:14:00Z"}, "refinement": {}}
 #: They would do a great deal of work.

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.tools import forget_answer, remember_answer
+from mnemic.prompts.tools import correct_answer, forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.formation import ExplicitScope, Remembered
+from mnemic.state.formation import Corrected, ExplicitScope, Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
@@ -244,11 +244,15 @@ def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being
     scopes: tuple[ExplicitScope, ...] = ("user", "group", "agent")
     answers = [remember_answer(stored, scope) for stored in kept for scope in scopes]
     answers += [forget_answer(uuid.uuid4(), was_there) for was_there in (True, False)]
+    answers += [
+        correct_answer(Corrected(id=new.id, old_id=uuid.uuid4(), scope_key="", known=known)) for known in (False, True)
+    ]
     assert not any(map(gives_orders, answers))
 
 
 async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
-    writing = {"supervisor": ["remember", "forget", "remember_procedure"], "executor": ["remember_procedure"]}
+    whole = ["remember", "correct", "forget", "remember_procedure"]
+    writing = {"supervisor": whole, "executor": ["remember_procedure"]}
     for role in ("supervisor", "planner", "stylist", "researcher", "executor"):
         for tools in (memory.tools(role), memory.middleware(role).tools):
             assert [tool.name for tool in tools] == ["memory_query", *writing.get(role, [])]

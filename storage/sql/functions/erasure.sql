@@ -107,7 +107,7 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
     select m.id from memories m
      where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
            select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
-              and h.reason in ('remember', 'remember_procedure') offset 0)
+              and h.reason in ('remember', 'remember_procedure', 'correct') offset 0)
 $$;
 
 -- The words of a text.

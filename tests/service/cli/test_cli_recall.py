@@ -187,3 +187,15 @@ def test_stored_control_characters_and_markup_reach_no_terminal(mnemic: Command,
         assert "[bold]badge[/bold]" in result.stdout
         assert "badge" in str(json.loads(as_json.stdout))
         assert not [char for char in result.stdout + as_json.stdout if not char.isprintable() and char != "\n"], words
+
+
+def test_a_correction_is_told_and_seen_in_the_memorys_history(mnemic: Command, world: dict[str, UUID]) -> None:
+    done = mnemic("correct", world["new"], "Ana works for the ferry office.", *WHO)
+    assert (done.exit_code, f"{world['new']} is replaced by" in done.stdout) == (0, True)
+    assert "ferry office" in mnemic("memories", *WHO).stdout
+    told = json.loads(mnemic("history", world["new"], *WHO, "--json").stdout)
+    assert [(event["event"], event["reason"]) for event in told][-1] == ("SUPERSEDE", "correct")
+    again = mnemic("correct", world["new"], "Ana works for nobody.", *WHO, "--json")
+    assert (again.exit_code, again.stdout, "no longer in force" in again.stderr) == (2, "", True)
+    as_json = mnemic("correct", world["hostile"], "Ana wears no badge.", *WHO, "--json").stdout
+    assert json.loads(as_json)["old_id"] == str(world["hostile"])

@@ -1,0 +1,158 @@
+"""What somebody corrects: a memory is closed and another takes its place, in one operation that `undo` takes back."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from mnemic.operations.governance.retention import FORGETTING, PROTECTED, known_memories, require_known
+from mnemic.operations.remember import (
+    REMEMBERING,
+    Conversation,
+    checked_procedure,
+    checked_sentence,
+    permitted_key,
+    store_unless_known,
+)
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.formation.sharing import Draft
+from mnemic.policy.text.shape import new_memory, require_text
+from mnemic.state.checking import validate
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
+from mnemic.state.formation import Corrected, ProcedureRequest
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.kinds import Kind
+from mnemic.state.records import Memory, NewMemory, Supersession
+from mnemic.storage import history, memories
+from mnemic.storage.transaction import ScopedTransaction
+
+_REASON: Final = "correct"
+#: Texts that are written from others and not by anybody's word.
+_WRITTEN: Final[dict[Kind, str]] = {
+    "consolidation": "this is the consolidation of everything: remember what is right as a core memory beside it",
+    "journal": "this tells what a refinement did, which nobody rewrites: undo the refinement where it went wrong",
+}
+_ABSORBED: Final = "this has gone into a consolidation: remember what is right as a core memory beside that"
+_CLOSED: Final = "this memory is no longer in force: look up with memory_query what is, or remember what is right"
+_SHARED: Final = (
+    "this memory is shared with others, and the new text may not be: that takes users' own words, of some weight, with "
+    "nothing personal or private in them. Remember it for this user alone"
+)
+
+
+async def correct(
+    resources: Resources, identity: Identity, memory_id: UUID, content: str, conversation: Conversation = None
+) -> Corrected:
+    """Supersedes a memory by one that says this in the same place: of its kind, scope key, subject and category.
+
+    The old one keeps its words, dates and history and is shown no more. Where a living memory says the same as the new
+    text, that takes the place; where the old one itself does, nothing is written. What is shared stays so only if the
+    new text passes the gate that `remember` has for it.
+
+    Content and conversation are as for `remember`; of a procedure the content is its title and a line for each step.
+    Unknown ids, foreign ones and those that the role may not know of are answered alike.
+
+    Raises:
+        InvalidInputError: no such memory, the text cannot be kept as it is written, or that half of memory is off.
+        NotCorrectedError: it is protected, closed, a consolidation, absorbed in one, or shared while the text may not
+            be; or the session has had as many remembered or forgotten as it may today.
+        CategoryRefusedError: the role has no allowlist, or may not write into this category.
+        EmbeddingError: the text could not be embedded; nothing was written.
+        ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    known = await known_memories(resources, identity, [memory_id])
+    old = require_known(known[0] if known else None, allowlist)
+    _require_correctable(resources, identity, old)
+    text = _checked(content, old.kind)
+    if text == old.content:
+        return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
+    now = datetime.now(UTC)
+    new = _successor(identity, old, text, now, conversation)
+    vectors = await resources.embedder.embed([new.search_text]) if new.kind in memories.INDEXED else []
+
+    async def act(scoped: ScopedTransaction) -> Corrected:
+        await scoped.begin_operation(_REASON)
+        found = require_known(await memories.find(scoped, memory_id), allowlist)
+        _require_correctable(resources, identity, found)
+        await _require_left(resources, scoped, by_model=conversation is not None)
+        kept = await store_unless_known(resources, scoped, new, vectors, instead_of=old.id)
+        successor = kept.id
+        if successor is None:  # one of a category that the role may not read stands there
+            await memories.see_categories(scoped, None)
+            successor = (await memories.twins(scoped, [new]))[new.id].id
+            if new.private:
+                await memories.make_private(scoped, successor)
+        await memories.supersede(scoped, [Supersession(old.id, old.version, successor, until=now)])
+        return Corrected(id=kept.id, old_id=old.id, scope_key=old.scope_key, known=kept.known)
+
+    return await resources.database.write(identity, act, categories=allowlist.categories)
+
+
+async def correctable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
+    """Those of these memories that `correct` would take, if the text can be kept in their place; each once.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    found = []
+    for memory in await known_memories(resources, identity, memory_ids):
+        with suppress(RefusedCallError):
+            _require_correctable(resources, identity, memory)
+            found.append(memory)
+    return found
+
+
+def _require_correctable(resources: Resources, identity: Identity, memory: Memory) -> None:
+    if memory.protected:
+        raise NotCorrectedError(PROTECTED)
+    if memory.kind in _WRITTEN:
+        raise NotCorrectedError(_WRITTEN[memory.kind])
+    if memory.state != "active":
+        raise NotCorrectedError(_ABSORBED if memory.state == "absorbed" else _CLOSED)
+    # whoever may read procedures may write them
+    if memory.kind != "procedure" and memory.category not in resources.categories.writable(identity.role):
+        raise CategoryRefusedError(
+            f"this role may not write into the category {memory.category}: forget the memory where it is wrong"
+        )
+
+
+async def _require_left(resources: Resources, scoped: ScopedTransaction, *, by_model: bool) -> None:
+    """A correction is both something remembered and something forgotten, and is bounded as both are."""
+    settings = resources.settings
+    bounds = [
+        (by_model or scoped.identity.session_id, settings.forgets_per_session_and_day, FORGETTING, "forgotten"),
+        (by_model, settings.remembers_per_session_and_day, REMEMBERING, "kept"),
+    ]
+    for is_bounded, most, reasons, done in bounds:
+        if is_bounded and await history.done_today(scoped, *reasons) >= most:
+            raise NotCorrectedError(f"this session has had {most} memories {done} today, and that is the most")
+
+
+def _checked(content: str, kind: Kind) -> str:
+    if kind != "procedure":
+        return checked_sentence(content, kind)
+    title, *steps = [line for line in require_text(content, what="content").splitlines() if line.strip()]
+    if not steps:
+        raise InvalidInputError("a procedure is written as its title and, below it, a line for each step")
+    return checked_procedure(validate(ProcedureRequest, {"title": title.strip(), "steps": steps}, strict=None))
+
+
+def _successor(identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation) -> NewMemory:
+    scope = split_scope_key(old.scope_key)[0]
+    if scope in ("group", "agent"):
+        # what stands in everybody's every prompt is no matter of one conversation
+        wanted = "user" if old.kind in memories.STANDING and conversation is not None else scope
+        draft = Draft(wanted, text, old.category, old.importance, old.private)
+        if permitted_key(identity, draft, conversation, fallback="") != old.scope_key:
+            raise NotCorrectedError(_SHARED)
+    dated = old.valid_from if old.kind == "episode" else now  # it happened when it happened
+    return replace(
+        new_memory(old.kind, old.category, old.scope_key, text, dated, old.subject),
+        subject_user_id=old.subject_user_id,
+        importance=old.importance,
+        private=old.private,
+        source_session_id=identity.session_id,
+    )
