@@ -158,6 +158,8 @@ class Bullet:
     text: str
     #: Memories that it has taken in.
     combined: int = 0
+    #: 1 to 5; None: that may not be said either.
+    importance: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

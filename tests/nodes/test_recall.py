@@ -74,6 +74,7 @@ async def fill(memory: Mnemic, model: LoopbackModel) -> None:
         (PAST, "auto", "past_question", 1),
         (PAST, "never", None, 0),
         ("Do you remember my bees?", "auto", "phrase", 1),
+        ("Search your memory for the bees.", "auto", "phrase", 1),
         (GREETING, "always", "asked", 1),
         (NAMES, "auto", "names", 1),
         ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 0),
@@ -94,6 +95,13 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
     assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
     assert (BEES in context["context"]) == (reason is not None)
     assert WISH in context["context"]
+
+
+async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, model: LoopbackModel, tmp_path: Path) -> None:
+    file = tmp_path / "requests.yaml"
+    file.write_text("en: [good ... assistant]", encoding="utf-8")
+    async with scripted_memory(clean_db, model, recall_requests_file=file) as memory:
+        assert (await memory.recall(ANA, GREETING))["searched"] == "phrase"
 
 
 async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, model: LoopbackModel) -> None:
