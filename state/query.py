@@ -95,6 +95,11 @@ class Candidate(NamedTuple):
     dated: datetime
     importance: int
     session_id: str | None
+    pinned: bool
+    tags: Sequence[str]
+    state: State
+    created_at: datetime
+    updated_at: datetime
     #: Of a message, its number in its session.
     place: int | None
     text: float | None

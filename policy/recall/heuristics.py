@@ -1,4 +1,4 @@
-"""Whether a message needs a search of the memories, by its words alone: requests, the past, one's own affairs, names."""
+"""Whether a message needs a search of the memories, by its words: requests, the past, one's own affairs, names."""
 
 from collections.abc import Sequence
 

@@ -80,7 +80,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
     kept = await memory.remember(ANA, KEPT, category="interests")
     assert kept.id
     told = await memory.updates(OWN, begun.revision)
-    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT),)
+    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT, importance=3),)
     assert (await memory.updates(OWN, told.revision)).bullets == ()
     assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
     assert len((await memory.updates(ANA, 0)).bullets) == 1
@@ -89,7 +89,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
 
     await memory.forget(ANA, kept.id)
     gone = await memory.updates(OWN, told.revision)
-    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT),)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT, importance=3),)
     assert gone.revision > told.revision
 
 
