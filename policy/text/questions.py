@@ -4,16 +4,17 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from mnemic.policy.text.words import WORD, sentences
+from mnemic.policy.text.words import sentences
 
+_WORD = re.compile(r"\w+(?:'\w+)*")
 #: The end of a sentence after which a hasty writer goes on without a capital.
 _HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 
 
 def folded(text: str) -> list[str]:
-    """The words without case and accents, in order; apostrophes are straight."""
+    """The words and numbers without case and accents, in order; apostrophes are straight."""
     letters = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
-    return WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
+    return _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
 
 
 def spoken_sentences(text: str) -> Iterator[str]:
