@@ -78,7 +78,7 @@ PAIRS = [(told, asked) for line in TOLD.strip().splitlines() for told, asked in 
 
 def answers(told: str, question: str, item: Found) -> bool:
     """Whether a result has most of the words that the question lacks: it is what was told, or a fact formed from it."""
-    new = {word for word in folded(told) if len(word) > 3} - {*folded(question)}
+    new = {word for word in folded(told) if len(word) > 3 or word.isdigit()} - {*folded(question)}
     return 2 * len(new & {*folded(item.content)}) > len(new)
 
 

@@ -97,13 +97,6 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
     assert WISH in context["context"]
 
 
-async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, model: LoopbackModel, tmp_path: Path) -> None:
-    file = tmp_path / "requests.yaml"
-    file.write_text("en: [good ... assistant]", encoding="utf-8")
-    async with scripted_memory(clean_db, model, recall_requests_file=file) as memory:
-        assert (await memory.recall(ANA, GREETING))["searched"] == "phrase"
-
-
 async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, model: LoopbackModel) -> None:
     await fill(memory, model)
     context = await memory.recall(ANA, PAST)

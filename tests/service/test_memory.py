@@ -1,6 +1,7 @@
 """The `Mnemic` object: what an application opens, asks and is refused; updates; what an agent overrides."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -48,6 +49,13 @@ async def test_arguments_beat_the_environment(clean_db: Clone, monkeypatch: pyte
     async with Mnemic.open(database_url=clean_db.service_dsn, recall_limit=7) as memory:
         assert memory.settings.recall_limit == 7
         assert "hash" in memory.describe()
+
+
+async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, tmp_path: Path) -> None:
+    file = tmp_path / "requests.yaml"
+    file.write_text("sv: [... minns du]", encoding="utf-8")
+    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash", recall_requests_file=file) as memory:
+        assert (await memory.recall(ANA, "Och minns du hamnen?"))["searched"] == "phrase"
 
 
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic) -> None:
