@@ -14,11 +14,13 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     builder.add_node("read_context", or_without_memory(with_resources(provide, read_context)))
-    builder.add_node("decide", decide)
+    builder.add_node("decide", with_resources(provide, decide))
     builder.add_node("search", or_without_memory(with_resources(provide, search)))
     builder.add_node("render", render)
     builder.add_edge(START, "read_context")
-    builder.add_edge("read_context", "decide")
+    builder.add_conditional_edges(
+        "read_context", lambda state: "render" if state["degraded"] else "decide", ["decide", "render"]
+    )
     builder.add_conditional_edges(
         "decide", lambda state: "search" if state["searched"] else "render", ["search", "render"]
     )

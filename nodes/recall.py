@@ -52,13 +52,14 @@ async def read_context(state: RecallState, resources: Resources, runtime: Runtim
     }
 
 
-async def decide(state: RecallState) -> RecallState:
+async def decide(state: RecallState, resources: Resources, _: Runtime[Identity]) -> RecallState:
     """Whether this turn needs a search, by the words of its question and without a model."""
     question = clean_question(state.get("question", ""))
     if state["search"] == "never" or not question:
         return {"question": question, "searched": None}
-    reason = "asked" if state["search"] == "always" else search_reason(question, state["standing"])
-    return {"question": question, "searched": reason}
+    if state["search"] == "always":
+        return {"question": question, "searched": "asked"}
+    return {"question": question, "searched": search_reason(question, state["standing"], resources.requests)}
 
 
 async def search(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:

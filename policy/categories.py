@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
@@ -17,8 +16,7 @@ from mnemic.state.identity import HostId
 OWNER: Final = "owner"
 #: Where formation puts what fits none of the categories it was offered.
 DEFAULT_CATEGORY: Final = "knowledge"
-#: Three hundred categories with their allowlists; the packaged file has 2.5 KiB.
-MAX_FILE_BYTES = 64 * 1024
+_NAME: Final = "categories file"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$", strict=True)]
 
@@ -134,8 +132,10 @@ def load_categories(path: Path | None = None) -> Categories:
     Raises:
         ConfigurationError: the file cannot be read, or does not have the form of `policy/categories.yaml`.
     """
-    packaged = _read(resources.files("mnemic.policy").joinpath("categories.yaml"))
-    file = packaged if path is None else _read(path)
+    from mnemic.policy.plain_yaml import read_settings  # 10 ms, which importing the graphs need not take
+
+    packaged = read_settings(resources.files("mnemic.policy").joinpath("categories.yaml"), _File, _NAME)
+    file = packaged if path is None else read_settings(path, _File, _NAME)
     given = (*file.categories.system, *file.categories.custom)
     named = [category.name for category in given]
     if twice := {name for name in named if named.count(name) > 1}:
@@ -156,26 +156,5 @@ def load_categories(path: Path | None = None) -> Categories:
     return Categories(MappingProxyType(every), MappingProxyType(allowlists))
 
 
-def _read(path: Traversable) -> _File:
-    from mnemic.policy.plain_yaml import read_plain  # 10 ms, which importing the graphs need not take
-
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
-        return _File.model_validate(read_plain(content.decode()))
-    except ValidationError as error:
-        problem = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(field_name, problem["loc"])) or "the whole"
-        raise _misfit(f"{place}: {problem['msg']}") from None
-    except OSError as error:
-        raise ConfigurationError(f"the categories file cannot be read: {type(error).__name__}") from None
-    except UnicodeDecodeError:
-        raise _misfit("it is no UTF-8") from None
-    except ValueError as error:
-        raise _misfit(str(error)) from None
-
-
 def _misfit(problem: str) -> ConfigurationError:
-    return ConfigurationError(f"the categories file does not fit: {problem}")
+    return ConfigurationError(f"the {_NAME} does not fit: {problem}")

@@ -1,9 +1,18 @@
 """YAML as far as a settings file needs it: mappings, lists and texts, each key once, and nothing that unfolds."""
 
-from typing import Any
+from importlib.resources.abc import Traversable
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node
+
+from mnemic.state.checking import field_name
+from mnemic.state.errors import ConfigurationError
+
+Form = TypeVar("Form", bound=BaseModel)
+#: Three hundred categories with their allowlists; the largest packaged file has 8 KiB.
+MAX_FILE_BYTES = 64 * 1024
 
 
 class _Plain(yaml.BaseLoader):
@@ -33,3 +42,27 @@ def read_plain(text: str) -> Any:
     # impossible numbers of characters and versions are Python's own errors
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         raise ValueError("it has to be YAML, without references (*) and without a key that stands twice") from None
+
+
+def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
+    """What a settings file says.
+
+    Raises:
+        ConfigurationError: it cannot be read, or does not have this form; `name` says which file it is.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
+        return form.model_validate(read_plain(content.decode()))
+    except ValidationError as error:
+        found = error.errors(include_input=False, include_url=False)[0]
+        problem = f"{'.'.join(map(field_name, found['loc'])) or 'the whole'}: {found['msg']}"
+    except OSError as error:
+        raise ConfigurationError(f"the {name} cannot be read: {type(error).__name__}") from None
+    except UnicodeDecodeError:
+        problem = "it is no UTF-8"
+    except ValueError as error:
+        problem = str(error)
+    raise ConfigurationError(f"the {name} does not fit: {problem}")

@@ -54,7 +54,8 @@ def _update_line(bullet: Bullet) -> str:
         text = f"{notes}: {single_line(bullet.text)}" if bullet.text else notes
     else:
         text = single_line(bullet.text) or _WITHOUT_TEXT
-    return f"- {bullet.sign}: [{label}] {text}"
+    importance = "" if bullet.importance is None else f" (imp={bullet.importance})"
+    return f"- {bullet.sign}: [{label}] {text}{importance}"
 
 
 def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:

@@ -95,6 +95,11 @@ class Candidate(NamedTuple):
     dated: datetime
     importance: int
     session_id: str | None
+    pinned: bool
+    tags: Sequence[str]
+    state: State
+    created_at: datetime
+    updated_at: datetime
     #: Of a message, its number in its session.
     place: int | None
     text: float | None
@@ -158,6 +163,8 @@ class Bullet:
     text: str
     #: Memories that it has taken in.
     combined: int = 0
+    #: 1 to 5; None: that may not be said either.
+    importance: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -200,6 +200,12 @@ class Found:
     dated: datetime
     importance: int
     score: float
+    #: Of a message, both are when it was said.
+    created_at: datetime
+    updated_at: datetime
+    pinned: bool = False
+    tags: Sequence[str] = ()
+    state: State = "active"
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
     #: The result it came along with, being related to it; None: it was found itself.

@@ -173,6 +173,8 @@ class Settings(BaseSettings):
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.
     categories_file: Path | None = None
+    #: Phrases that ask for a recall, laid over `policy/recall/requests.yaml` language by language. None: that file.
+    recall_requests_file: Path | None = None
     #: Facts that are always in context take of it what the other standing texts leave.
     standing_tokens: PositiveInt = 8000
     recall_budget_tokens: Own[Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS)]] = 1000

@@ -83,6 +83,11 @@ def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
         "importance": found.importance,
         "score": round(found.score, 4),
         "session": found.session_id,
+        "pinned": found.pinned,
+        "tags": [*found.tags],
+        "state": found.state,
+        "created": found.created_at.isoformat(),
+        "updated": found.updated_at.isoformat(),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.corpus.forming import sessions
 from benchmarks.recall_quality.locomo import Conversation
 from mnemic.policy.recall.heuristics import search_reason
+from mnemic.policy.recall.requests import load_requests
 
 
 def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:
@@ -25,7 +26,8 @@ def of_examples() -> Counter[str]:
 
 def _reasons(messages: Iterable[str]) -> Counter[str]:
     """With an empty standing memory, which knows no name: the most that names can ask for."""
-    return Counter(search_reason(message) or "none" for message in messages)
+    requests = load_requests()
+    return Counter(search_reason(message, requests=requests) or "none" for message in messages)
 
 
 def described(reasons: Counter[str]) -> str:

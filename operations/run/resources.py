@@ -5,7 +5,7 @@ Beside the database and the models: which memories recalls returned.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -18,6 +18,7 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder
 from mnemic.operations.run.background import Background, background
 from mnemic.policy.categories import Categories, load_categories
+from mnemic.policy.recall.requests import Phrase, load_requests
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found
@@ -89,10 +90,12 @@ class AccessTracker:
 
 @dataclass(frozen=True)
 class Resources:
-    """Settings, categories, database and models of one process."""
+    """Settings and what they name, database and models of one process."""
 
     settings: Settings
     categories: Categories
+    #: Phrases that ask for a recall.
+    requests: Sequence[Phrase]
     database: Database
     models: ChatModels
     embedder: Embedder
@@ -118,9 +121,10 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     """
     models = ChatModels(settings)
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
+    requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
     embedder = await asyncio.to_thread(make_embedder, settings)
     async with open_database(settings) as database, background() as work:
-        resources = Resources(settings, categories, database, models, embedder, work)
+        resources = Resources(settings, categories, requests, database, models, embedder, work)
         try:
             yield resources
         finally:

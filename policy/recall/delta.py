@@ -24,7 +24,7 @@ SIGNS: Final[Mapping[Event, Sign]] = {
 EXPLICIT: Final = ("remember", "correct", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3
 #: Characters of a bullet's text: three of them stay below 150 tokens.
-LONGEST_TEXT: Final = 160
+LONGEST_TEXT: Final = 150
 _REMOVING: Final = ("DELETE", "PURGE", "ERASE")
 _TAKEN_IN: Final = ("ABSORB", "MERGE")
 
@@ -75,6 +75,7 @@ def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known]) -> Bu
         category=memory.category if memory else own[-1].category,
         text=clip_text(text, LONGEST_TEXT),
         combined=len(_ids(own, *_TAKEN_IN) - {end}) if sign == SIGNS["MERGE"] else 0,
+        importance=memory.importance if memory and text else None,
     )
 
 

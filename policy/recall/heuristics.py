@@ -1,36 +1,16 @@
-"""Whether a message needs a search of the memories, by its words alone: the past, one's own affairs, unknown names."""
+"""Whether a message needs a search of the memories, by its words: requests, the past, one's own affairs, names."""
 
-import re
 from collections.abc import Sequence
 
+from mnemic.policy.recall.requests import Phrase
 from mnemic.policy.text.details import may_be_name
-from mnemic.policy.text.words import WORD, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.policy.text.questions import folded, is_question, spoken_sentences
+from mnemic.policy.text.words import bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.records import Standing
 
 #: So many names that the standing memory does not know make a search worth it.
 NAMES_NEEDED = 2
 
-_PERSON = r"(?:i|we|you|he|she|they)"
-_SAID = r"(?:tell|told|say|said|mention(?:ed)?|discuss(?:ed)?|talk(?:ed)?|spoken?|agreed?|decided?)"
-#: Requests to recall, matched on the lower-case words of the message with single blanks between them.
-_PHRASES = pattern(
-    r"\b(?:"
-    r"remember (?:when|what|how|where|who|which|whose|the time|that time)"
-    r"|(?:do|don't|did|didn't|can|can't) (?:you|we) (?:still )?(?:remember|recall)"
-    r"|you(?: still)? remember (?:the|my|our)"
-    rf"|(?:did|didn't) (?:i|you) (?:ever |already |not )?{_SAID}"
-    rf"|(?:have|haven't|had) (?:i|we|you) (?:ever |already |not )?{_SAID}"
-    r"|did we|didn't we"
-    r"|what was that \w+"
-    rf"|you (?:once )?told (?:me|us)|{_PERSON}(?:'ve|'d)?(?: have| had)? (?:already |once )?told you"
-    r"|we(?:'ve|'d)?(?: have| had)? (?:already |once )?(?:discussed|agreed on)"
-    r"|(?:what|that|which|the \w+|the \w+ \w+) we(?:'ve|'d)?(?: have| had)? (?:talked|spoken|spoke) about"
-    r"|(?:as|like|what) i (?:said|mentioned|told)|i(?:'ve|'d)? (?:already |once )?mentioned"
-    r"|last time (?:we|you)|remind me (?:of|about|what|when|where|who|which|whose|how|why)"
-    r"|(?:our|my) (?:last|previous|earlier) (?:conversation|chat|session|discussion)"
-    r")\b"
-)
-_SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
 _QUESTION_WORDS = word_set("what when where who whom why how which whose")
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
@@ -58,18 +38,19 @@ _EVERYBODYS = word_set(
 )
 
 
-def search_reason(message: str, standing: Sequence[Standing] = ()) -> str | None:
+def search_reason(message: str, standing: Sequence[Standing] = (), requests: Sequence[Phrase] = ()) -> str | None:
     """Why a message is searched for: `phrase`, `past_question`, `own_question` or `names`; None: it is not.
 
-    Names that the standing part, which is in context anyway, does not know are a reason too.
+    Args:
+        standing: what is in context anyway; names that it does not know are a reason too.
+        requests: the phrases that ask for it.
     """
-    folded = " ".join(word.casefold() for word in WORD.findall(message.replace("’", "'")))
-    if _PHRASES().search(folded):
+    asked = [(folded(sentence), is_question(sentence)) for sentence in spoken_sentences(message)]
+    if any(phrase.stands_in(found) for found, _ in asked for phrase in requests):
         return "phrase"
-    sentences = [match.groups() for match in _SENTENCE.finditer(message.replace("’", "'"))]
-    if any(_asks_about_the_past(sentence, end) for sentence, end in sentences):
+    if any(_asks_about_the_past(*sentence) for sentence in asked):
         return "past_question"
-    if any(_asks_about_own(sentence, end) for sentence, end in sentences):
+    if any(_asks_about_own(found) for found, is_asked in asked if is_asked):
         return "own_question"
     names = candidate_names(message)
     if len(names) < NAMES_NEEDED:
@@ -94,12 +75,11 @@ def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]
     return tuple(name for name in names if not any(map(is_known, telling(name))))
 
 
-def _asks_about_the_past(sentence: str, end: str) -> bool:
+def _asks_about_the_past(found: Sequence[str], is_asked: bool) -> bool:
     """A question word, soon followed by a past indicator, in a question.
 
     Without a question mark only the word order of a question counts: "where did she", but not "when I was young".
     """
-    found = [word.casefold() for word in WORD.findall(sentence)]
     if not _HYPOTHETICAL.isdisjoint(found):
         return False
     for place, word in enumerate(found):
@@ -107,15 +87,14 @@ def _asks_about_the_past(sentence: str, end: str) -> bool:
             continue
         following = found[place + 1 : place + 2 + _MOST_BETWEEN]
         past = next((index for index, later in enumerate(following) if later in _PAST), None)
-        if past is not None and ("?" in end or (place <= 1 and _SUBJECTS.isdisjoint(following[:past]))):
+        if past is not None and (is_asked or (place <= 1 and _SUBJECTS.isdisjoint(following[:past]))):
             return True
     return False
 
 
-def _asks_about_own(sentence: str, end: str) -> bool:
-    """A question, ended as one, about what the asker is, has or does; not one for advice."""
-    found = [word.casefold() for word in WORD.findall(sentence)]
-    return "?" in end and _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
+def _asks_about_own(found: Sequence[str]) -> bool:
+    """A question about what the asker is, has or does; not one for advice."""
+    return _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
 
 
 def candidate_names(message: str) -> tuple[str, ...]:

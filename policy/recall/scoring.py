@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from mnemic.policy.text.questions import folded
 from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.query import Candidate, Links, MemoryQuery
@@ -75,6 +76,12 @@ class RankingContext:
     top_k: int
     #: Results of a category, at most.
     rag_lengths: Mapping[str, int]
+    question: str = ""
+
+    def repeats_question(self, item: Candidate) -> bool:
+        """Whether a message is the question itself, asked before: the same words, and no full stop."""
+        is_short = item.kind == "message" and len(item.content) <= 2 * len(self.question)
+        return is_short and item.content[-1:] not in ".。" and folded(item.content) == folded(self.question)
 
 
 def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:
@@ -85,7 +92,9 @@ def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapp
     named |= {word for word in folded_words(request.query) if not is_common_word(word)}
     names = named.union(folded_words(display_name(self_id)) if self_id else ())
     lengths = {name: most for name, most in rag_lengths.items() if most < request.top_k + MOST_RELATED}
-    return RankingContext(names=names, self_id=self_id, top_k=request.top_k, rag_lengths=lengths)
+    return RankingContext(
+        names=names, self_id=self_id, top_k=request.top_k, rag_lengths=lengths, question=request.query
+    )
 
 
 def branch_weights(weights: Weights, request: MemoryQuery, *, has_vector: bool, by_rank: bool) -> Weights:
@@ -223,6 +232,8 @@ def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Score
     counts: Counter[str] = Counter()
     allowed: list[_Scored] = []
     for entry in ordered:
+        if context.repeats_question(entry.item):
+            continue
         category = entry.item.category
         counts[category] += 1
         if counts[category] <= context.rag_lengths.get(category, context.top_k):

@@ -55,8 +55,8 @@ async def test_the_header_is_the_contexts_first_lines_and_is_told_once(memory: M
     assert recalled["context"].splitlines()[2] == '<Updates since="0">'
     assert header(recalled) == [
         "Memory updates since rev 0:",
-        "- +created: [Goals] Ana means to row to Ryd.",
-        f"- +created: [Goals] {BEES}",
+        "- +created: [Goals] Ana means to row to Ryd. (imp=5)",
+        f"- +created: [Goals] {BEES} (imp=2)",
     ]
     assert recalled["updates"] == [  # without a text
         {"seq": seq, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}

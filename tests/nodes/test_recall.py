@@ -74,6 +74,7 @@ async def fill(memory: Mnemic, model: LoopbackModel) -> None:
         (PAST, "auto", "past_question", 1),
         (PAST, "never", None, 0),
         ("Do you remember my bees?", "auto", "phrase", 1),
+        ("Search your memory for the bees.", "auto", "phrase", 1),
         (GREETING, "always", "asked", 1),
         (NAMES, "auto", "names", 1),
         ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 0),

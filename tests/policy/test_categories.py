@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.models.offline.statements import rules
-from mnemic.policy.categories import DEFAULT_CATEGORY, MAX_FILE_BYTES, OWNER, Categories, load_categories
+from mnemic.policy.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
+from mnemic.policy.plain_yaml import MAX_FILE_BYTES
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 
 PACKAGED = load_categories()

@@ -101,6 +101,7 @@ def test_the_most_important_come_first_and_then_the_newest() -> None:
     delta = header(course.since(0))
     assert delta
     assert [bullet.text for bullet in delta.bullets] == ["Memory 4.", "Memory 2.", "Memory 6."]
+    assert [bullet.importance for bullet in delta.bullets] == [5, 5, 3]
     assert (delta.since, delta.total) == (0, 6)
 
 
@@ -108,7 +109,7 @@ def test_a_text_is_cut_to_one_line() -> None:
     course = Course()
     course.add(content=" Ana\n keeps\t" + " bees" * 100)
     ((_, text, _),) = bullets_of(course)
-    assert text == "Ana keeps" + " bees" * 30 + "…"
+    assert text == "Ana keeps" + " bees" * 28 + "…"
 
 
 # -- any course
@@ -157,8 +158,10 @@ def test_whatever_happens_the_header_is_short_ordered_and_true(
     for bullet in delta.bullets:
         assert len(bullet.text) <= LONGEST_TEXT
         if not bullet.text:
+            assert bullet.importance is None
             continue
         memory_id, known = by_text[bullet.text]
+        assert bullet.importance == known.importance
         assert known.state == ("soft_deleted" if bullet.sign == "~soft-deleted" else "active")
         assert bullet.sign != "−deleted"
         assert (bullet.combined > 0) == (bullet.sign == "↔merged")

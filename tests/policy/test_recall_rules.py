@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.policy.recall.requests import Phrase, load_requests
 from mnemic.policy.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.words import WORD
+from mnemic.state.errors import ConfigurationError
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Found, Standing
 from tests.support.worlds import remembered
@@ -150,7 +153,7 @@ def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
 
 # -- which messages are searched for
 
-
+REQUESTS = load_requests()
 SEARCHED = {
     "Remember when we met Einar?": "phrase",
     "do you remember the name of the harbour": "phrase",
@@ -159,7 +162,7 @@ SEARCHED = {
     "What did I say about Fridays?": "phrase",
     "have I ever told you about Cluj": "phrase",
     "did we book the boat": "phrase",
-    "What was that restaurant": "phrase",
+    "What was that restaurant": "past_question",
     "You told me it closes at ten.": "phrase",
     "We discussed the budget in March.": "phrase",
     "the place we talked about": "phrase",
@@ -167,6 +170,32 @@ SEARCHED = {
     "Last time we chose the small boat.": "phrase",
     "remind me what the pilot costs": "phrase",
     "In our last conversation it was 310.": "phrase",
+    **dict.fromkeys(
+        (
+            "Recall my sister's address.",
+            "Okay. Can you please recall what it cost?",
+            "search your memory for the boat",
+            "Please look in your notes for the berth number.",
+            "Look up what you know about Sintra!",
+            "Tell me what you already know about me.",
+            "What do you know about Einar?",
+            "Look up when my lease ends.",
+            "Erinnerst du dich an den Hafen?",
+            "was weisst du noch über mich",
+            "Durchsuche bitte dein Gedächtnis nach dem Boot.",
+            "Habe ich dir schon von Cluj erzählt?",
+            "¿Te acuerdas de mi hermana?",
+            "que sabes de mi",
+            "Busca en tu memoria el nombre del puerto.",
+            "Tu te souviens du port ?",
+            "Qu’est-ce que tu sais sur moi ?",
+            "Cherche dans ta memoire le nom du port.",
+            "Você se lembra do porto?",
+            "o que você sabe sobre mim",
+            "Pesquise na sua memória o nome do barco.",
+        ),
+        "phrase",
+    ),
     "where did teodor move": "past_question",
     "Who said Tuesdays only?": "past_question",
     "Which of the two restaurants was it?": "past_question",
@@ -184,7 +213,7 @@ SEARCHED = {
 
 @pytest.mark.parametrize(("message", "reason"), SEARCHED.items(), ids=SEARCHED)
 def test_a_recall_phrase_or_a_question_about_the_past_or_ones_own_affairs_is_enough(message: str, reason: str) -> None:
-    assert search_reason(message) == reason
+    assert search_reason(message, requests=REQUESTS) == reason
 
 
 @pytest.mark.parametrize(
@@ -207,10 +236,65 @@ def test_a_recall_phrase_or_a_question_about_the_past_or_ones_own_affairs_is_eno
         "CAN YOU WRITE SQL AND JSON?",
         "Tuesdays it is. Fridays I'm in the studio.",
         "Marit left. Teodor stayed. Nkechi slept.",
+        "Precision, recall and F1 are all you need.",
+        "The recall of the cars costs a fortune.",
+        "My laptop has no memory left.",
+        "Merk dir, dass ich Tee mag.",
+        "Was soll ich heute kochen?",
+        "Recuerda que me gusta el té.",
+        "¿Qué tiempo hace hoy?",
+        "Rappelle-moi d'acheter du lait.",
+        "Lembra-me de comprar leite amanhã, sim?",
     ],
 )
 def test_advice_the_world_and_ordinary_messages_are_not_searched_for(message: str) -> None:
-    assert search_reason(message) is None
+    assert search_reason(message, requests=REQUESTS) is None
+
+
+def of_file(tmp_path: Path, text: str) -> Sequence[Phrase]:
+    file = tmp_path / "requests.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_requests(file)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "fitting", "other"),
+    [
+        ("fetch", ["Fetch it!", "Well. fetch..."], ["please fetch it", "fetching it"]),
+        ("... fetch/get it", ["Now GET IT", "fetch  it"], ["get that it", "get. It"]),
+        ("fetch ... now ...", ["Fetch now", "fetch all of it NOW, please"], ["now fetch", "fetch it"]),
+        ("... hämta minnet", ["kan du hamta Minnet?"], ["hämta"]),
+    ],
+)
+def test_a_phrase_is_whole_words_with_alternatives_and_gaps(
+    tmp_path: Path, phrase: str, fitting: list[str], other: list[str]
+) -> None:
+    requests = of_file(tmp_path, f"sv: [{phrase}]")
+    assert [search_reason(message, requests=requests) for message in fitting] == ["phrase"] * len(fitting)
+    assert [search_reason(message, requests=requests) for message in other] == [None] * len(other)
+
+
+def test_a_file_replaces_the_languages_it_names(tmp_path: Path) -> None:
+    requests = of_file(tmp_path, "de: [... hol das]\nfr: []")
+    asked = ("Recall it.", "Bitte hol das.", "Erinnerst du dich?", "Tu te souviens ?")
+    assert [search_reason(message, requests=requests) for message in asked] == ["phrase", "phrase", None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("en: [...]", "en.0: .*names no word"),
+        ("en: [recall, do-it now]", "en.1: .*consists of words"),
+        ("en: ['a / b']", "en.0: .*consists of words"),
+        ("en: [{recall: it}]", "en.0: .*has to be a text"),
+        ("en: recall", "en: .*tuple"),
+        ("[recall]", "the whole: "),
+        ("en: [recall]\nen: []", "a key that stands twice"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^the recall requests file does not fit: .*{told}"):
+        of_file(tmp_path, text)
 
 
 NAMES = "I think that Sunniva Berg saw Einar with Agnete in New York."

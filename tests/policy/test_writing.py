@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mnemic.policy.formation.bands import same_fact
 from mnemic.policy.formation.sharing import content_tokens, is_pasted, is_personal, steers
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.policy.recall.requests import load_requests
 from mnemic.policy.refinement import lost_memories
 from mnemic.policy.text.details import kept_share
 from mnemic.policy.text.shape import clean_text, clip_text, display_name, pieces, strip_recalled
@@ -244,7 +245,9 @@ RULES: dict[str, Callable[[str], bool]] = {
     "sharing": lambda text: is_pasted(text) and is_personal(text, "knowledge") in (True, False),
     "orders": lambda text: steers(text) in (True, False) and len(content_tokens(text)) >= 0,
     "losses": lambda text: len(lost_memories([text, "Ana"], text)) == 2,
-    "search": lambda text: search_reason(text) in (None, "phrase", "past_question", "own_question", "names"),
+    "search": lambda text: (
+        search_reason(text, requests=load_requests()) in (None, "phrase", "past_question", "own_question", "names")
+    ),
     "names": lambda text: unknown_names(candidate_names(text), text) == (),
     "pieces": lambda text: max(map(len, pieces(text)), default=0) <= 1000,
     "sentences": lambda text: "".join("".join(sentences(text)).split()) == "".join(text.split()),

@@ -48,6 +48,8 @@ def found(content: str, subject: str = "Mara", *, message: bool = False, dated: 
         dated=dated,
         importance=2,
         score=1.0,
+        created_at=dated,
+        updated_at=dated,
     )
 
 

@@ -1,6 +1,7 @@
 """The `Mnemic` object: what an application opens, asks and is refused; updates; what an agent overrides."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -50,6 +51,13 @@ async def test_arguments_beat_the_environment(clean_db: Clone, monkeypatch: pyte
         assert "hash" in memory.describe()
 
 
+async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, tmp_path: Path) -> None:
+    file = tmp_path / "requests.yaml"
+    file.write_text("sv: [... minns du]", encoding="utf-8")
+    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash", recall_requests_file=file) as memory:
+        assert (await memory.recall(ANA, "Och minns du hamnen?"))["searched"] == "phrase"
+
+
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic) -> None:
     for content, kind in ((KEPT, "fact"), ("Ana wants short answers.", "core"), (BOAT, "fact")):
         await memory.remember(ANA, content, category="interests", kind=kind)  # type: ignore[arg-type]
@@ -80,7 +88,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
     kept = await memory.remember(ANA, KEPT, category="interests")
     assert kept.id
     told = await memory.updates(OWN, begun.revision)
-    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT),)
+    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT, importance=3),)
     assert (await memory.updates(OWN, told.revision)).bullets == ()
     assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
     assert len((await memory.updates(ANA, 0)).bullets) == 1
@@ -89,7 +97,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
 
     await memory.forget(ANA, kept.id)
     gone = await memory.updates(OWN, told.revision)
-    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT),)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT, importance=3),)
     assert gone.revision > told.revision
 
 

@@ -152,6 +152,7 @@ def test_a_bullet_of_a_long_message_is_cut_and_nothing_else_is() -> None:
     steps = Found(
         item_id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
         content="Fold it. " * 500, dated=TASK.valid_from, importance=2, score=1.0,
+        created_at=TASK.valid_from, updated_at=TASK.valid_from,
     )  # fmt: skip
     said = replace(steps, kind="message", category="message")
     assert MESSAGE_CHARS - 100 < len(result_line(said, bullets)) < MESSAGE_CHARS + 60

@@ -6,6 +6,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from mnemic.policy.recall.delta import LONGEST_TEXT
 from mnemic.state.errors import InvalidInputError, RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.query import Changes
@@ -100,7 +101,7 @@ async def test_a_long_text_comes_by_its_beginning_alone(db: Database) -> None:
     await advance(db, 0)
     await remember(db, ANA, memory("bees " * 1600))
 
-    assert [len(text) for text in contents(await told(db))] == [320]
+    assert [len(text) for text in contents(await told(db))] == [2 * LONGEST_TEXT]
 
 
 @pytest.mark.parametrize(

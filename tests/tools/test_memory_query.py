@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
@@ -16,8 +18,8 @@ from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
-from tests.support.searching import fact, know
-from tests.support.worlds import MORNING, identity
+from tests.support.searching import fact, keep, know
+from tests.support.worlds import MORNING, identity, message
 from tests.tools.agents import agent, tool_message
 
 ANA = identity("ana", session="s1")
@@ -64,11 +66,16 @@ async def test_an_agent_reads_bullets_behind_a_sentence_that_says_what_they_are(
 
 
 @pytest.mark.parametrize("name", ["returns", "return"])  # as the specification calls it
-async def test_full_tells_everything_that_is_known_of_a_memory(known: Mnemic, name: str) -> None:
+async def test_full_tells_everything_that_is_known_of_a_memory(
+    known: Mnemic, superuser: psycopg.Connection, name: str
+) -> None:
+    superuser.execute("set session_replication_role = replica")
+    superuser.execute("update mnemic.memories set pinned = true, tags = '{berth}', updated_at = '2026-03-04T05:06Z'")
     (row,) = rows(await asked(known.tools(), ANA, query="catalogue", categories=["tasks"], **{name: "full"}))
 
     assert row.pop("score") > 0
     assert row.pop("id")
+    assert datetime.fromisoformat(row.pop("created")) > MORNING
     assert row == {
         "text": f"[tasks] [2 March 2026] {CATALOGUE}",
         "kind": "fact",
@@ -77,7 +84,19 @@ async def test_full_tells_everything_that_is_known_of_a_memory(known: Mnemic, na
         "dated": MORNING.isoformat(),
         "importance": 4,
         "session": "s1",
+        "pinned": True,
+        "tags": ["berth"],
+        "state": "active",
+        "updated": "2026-03-04T05:06:00+00:00",
     }
+
+
+async def test_full_tells_of_a_message_when_it_was_said(known: Mnemic, resources: Resources) -> None:
+    await keep(resources.database, message("The catalogue is late."), who=ANA)
+    (row,) = rows(await asked(known.tools(), ANA, query="catalogue", categories=["message"], returns="full"))
+
+    assert (row["pinned"], row["tags"], row["state"]) == (False, [], "active")
+    assert row["created"] == row["updated"] == row["dated"] == MORNING.isoformat()
 
 
 async def test_null_is_the_default_as_models_send_it(known: Mnemic) -> None:

@@ -74,7 +74,7 @@ def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Comm
     assert sum("words 0." in line and " = " in line for line in shown.splitlines()) == 3
     found = Found(
         item_id=TASK.id, kind="fact", scope_key="user:ana", category="tasks", subject="Ana", content=TASK.content,
-        dated=MORNING, importance=4, score=0.98,
+        dated=MORNING, importance=4, score=0.98, created_at=MORNING, updated_at=MORNING,
         explanation=Explanation(text=0.0608, similarity=0.714, fused=0.93, from_source=True, boosts={"subject": 0.05}),
     )  # fmt: skip
     assert command.grounds(found) == (

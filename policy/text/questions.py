@@ -1,0 +1,45 @@
+"""What of a text asks, by its marks and in any language, and what of it tells."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from mnemic.policy.text.words import sentences
+
+_WORD = re.compile(r"\w+(?:'\w+)*")
+#: The end of a sentence after which a hasty writer goes on without a capital.
+_HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
+
+
+def folded(text: str) -> list[str]:
+    """The words and numbers without case and accents, in order; apostrophes are straight."""
+    letters = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
+    return _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
+
+
+def spoken_sentences(text: str) -> Iterator[str]:
+    """The sentences of something said: a line ends one, and none needs a capital."""
+    for line in text.splitlines():
+        for sentence in sentences(line):
+            yield from _HASTY.split(sentence)
+
+
+def is_question(sentence: str) -> bool:
+    """Whether a sentence ends with a question mark of any script; quotes, emoji and the like may follow it."""
+    greek = False
+    for char in reversed(sentence):
+        if char.isalnum() or char in ".。":
+            return greek and unicodedata.name(char, "").startswith("GREEK")
+        if "QUESTION MARK" in unicodedata.name(char, ""):
+            return True
+        greek |= char == ";"  # what Unicode's composed form makes of U+037E
+    return False
+
+
+def told(text: str) -> str:
+    """The text without the sentences that ask; empty where it does nothing else."""
+    spoken = [*spoken_sentences(text)]
+    telling = [sentence for sentence in spoken if not is_question(sentence)]
+    if len(telling) == len(spoken):
+        return text
+    return " ".join(telling) if any(map(str.isalnum, "".join(telling))) else ""
