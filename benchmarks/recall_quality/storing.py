@@ -7,9 +7,8 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from benchmarks.recall_quality.locomo import Conversation, Turn
-from mnemic.operations.formation.selection import searched_texts
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import search_text
+from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories
@@ -43,7 +42,12 @@ async def store(resources: Resources, conversation: Conversation, kept: Kept) ->
     messages = {turn.id: _message(turn, user) for turn in conversation.turns}
     facts = [] if kept == "messages" else _facts(conversation, messages, user)
     sources = {source for fact in facts for source in fact.source_message_ids}
-    texts = searched_texts([said for said in messages.values() if kept != "sources" or said.id in sources], facts)
+    texts = [
+        IndexedText(item_id=said.id, piece=number, text=search_text(said.said_at, said.author, piece))
+        for said in messages.values()
+        if kept != "sources" or said.id in sources
+        for number, piece in enumerate(pieces(said.content))
+    ]
     await _write(resources, who, list(messages.values()), facts, texts)
     turn_of = {said.id: turn_id for turn_id, said in messages.items()}
     rows = [

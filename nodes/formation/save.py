@@ -16,13 +16,13 @@ from mnemic.operations.formation.selection import (
     further_sources,
     quota_scope_key,
     related_to_living,
-    searched_texts,
     within_cap,
 )
 from mnemic.operations.messages.transcript import brought_by, speakers
 from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -45,7 +45,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     new = related_to_living(new, closing)
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
     forgotten = accounted_for - {message.id for message in kept}
-    vectors, texts = await _embed(resources, new, state["vectors"], searched_texts(kept, new))
+    vectors, texts = await _embed(resources, new, state["vectors"], kept)
     run_id, others = run.run_id if run else None, brought_by(batch)
 
     async def act(scoped: ScopedTransaction) -> FormationState:
@@ -108,10 +108,15 @@ def _kept(
 
 
 async def _embed(
-    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], texts: Sequence[IndexedText]
+    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], kept: Sequence[Message]
 ) -> tuple[dict[UUID, Sequence[float]], list[IndexedText]]:
-    """In one batch."""
+    """In one batch; each piece of a long message stands alone: dated, and with the speaker's name."""
     missing = [memory for memory in new if memory.id not in known]
+    texts = [
+        IndexedText(item_id=message.id, piece=number, text=search_text(message.said_at, message.author, piece))
+        for message in kept
+        for number, piece in enumerate(pieces(message.content))
+    ]
     wanted = [memory.search_text for memory in missing] + [text.text for text in texts]
     made = iter(await resources.embedder.embed(wanted) if wanted else [])
     vectors = {**known, **{memory.id: next(made) for memory in missing}}

@@ -1,4 +1,4 @@
-"""What a run stores: how many new memories, how related, what they repeat; what accounts for its words."""
+"""What a run stores of its new memories: how many, how related, what they repeat; and what accounts for its words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,11 +7,9 @@ from uuid import UUID
 from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.questions import told
-from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.formation import Account, Repeat
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import IndexedText, Message, NewMemory, Supersession
+from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, scopes
 
@@ -127,17 +125,3 @@ async def writes_left(resources: Resources, identity: Identity, settings: Settin
             used = await scopes.turn_writes_today(scoped, key)
     left = settings.writes_per_user_and_day - used
     return left if left > 0 else None
-
-
-def searched_texts(kept: Iterable[Message], new: Iterable[NewMemory]) -> list[IndexedText]:
-    """What is searched of the kept messages: what they tell, for a question is no answer to itself.
-
-    What a fact was formed from told something, whatever its marks. Each piece of a long one stands alone: dated, and
-    with the speaker's name.
-    """
-    telling = {source for memory in new if memory.kind == "fact" for source in memory.source_message_ids}
-    return [
-        IndexedText(item_id=message.id, piece=number, text=search_text(message.said_at, message.author, piece))
-        for message in kept
-        for number, piece in enumerate(pieces(message.content if message.id in telling else told(message.content)))
-    ]

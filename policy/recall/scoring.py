@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from mnemic.policy.text.questions import folded
+from mnemic.policy.text.questions import folded, only_asks
 from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.query import Candidate, Links, MemoryQuery
@@ -78,9 +78,11 @@ class RankingContext:
     rag_lengths: Mapping[str, int]
     question: str = ""
 
-    def repeats_question(self, item: Candidate) -> bool:
-        """Whether a message is the question itself, asked before: the same words, and no full stop."""
-        is_short = item.kind == "message" and len(item.content) <= 2 * len(self.question)
+    def is_question(self, item: Candidate) -> bool:
+        """Whether a message only asks, or is the question itself, asked before: the same words, and no full stop."""
+        if item.kind != "message" or only_asks(item.content):
+            return item.kind == "message"
+        is_short = len(item.content) <= 2 * len(self.question)
         return is_short and item.content[-1:] not in ".。" and folded(item.content) == folded(self.question)
 
 
@@ -228,17 +230,20 @@ def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
 
 
 def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
-    """No more of a category than its length; many more than asked for, since relations may change their order."""
+    """No more of a category than its length; many more than asked for, since relations may change their order.
+
+    A question is no answer. It has lifted what stands beside it by then, which mostly is one.
+    """
     counts: Counter[str] = Counter()
     allowed: list[_Scored] = []
     for entry in ordered:
-        if context.repeats_question(entry.item):
-            continue
         category = entry.item.category
+        if len(allowed) == 2 * context.top_k + 10 or context.is_question(entry.item):
+            continue
         counts[category] += 1
         if counts[category] <= context.rag_lengths.get(category, context.top_k):
             allowed.append(entry)
-    return allowed[: 2 * context.top_k + 10]
+    return allowed
 
 
 def _companions(

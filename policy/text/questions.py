@@ -36,6 +36,12 @@ def is_question(sentence: str) -> bool:
     return False
 
 
+def only_asks(text: str) -> bool:
+    """Whether a text asks and tells nothing but a greeting of at most two words."""
+    telling = told(text)
+    return telling != text and len(folded(telling)) < 3
+
+
 def told(text: str) -> str:
     """The text without the sentences that ask; empty where it does nothing else."""
     spoken = [*spoken_sentences(text)]
