@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
-from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
+from mnemic.operations.formation.decisions import apply_decisions, compare_facts, shown_to_decide
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_name, speakers
 from mnemic.operations.run.identity import identity_of
@@ -25,12 +25,10 @@ from mnemic.prompts.extraction import (
     EXTRACT_FACTS,
     EXTRACT_OBSERVATIONS,
     EXTRACT_REFLECTIONS,
-    DecideInput,
     ExtractFactsOutput,
     ExtractionInput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
-    ShownFact,
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
@@ -72,11 +70,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
     facts, neighbours = state["facts"], state["neighbours"]
-    shown = []
-    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
-        near = tuple(ShownFact(place, old.content, old.dated) for place, old in known.items())
-        shown.append(ShownFact(number, fact.content, fact.valid_from, near))
-    deciding = run_step(DECIDE, DecideInput(tuple(shown)), resources.models)
+    deciding = run_step(DECIDE, shown_to_decide(facts, neighbours), resources.models)
     output = (await metered(resources, identity_of(runtime), deciding)).output
     outcome = apply_decisions(
         facts,

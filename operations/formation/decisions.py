@@ -14,7 +14,7 @@ from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, 
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.extraction import Decision
+from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.state.formation import Repeat, SimilarFact, Twin
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import split_scope_key
@@ -112,6 +112,15 @@ def concerned(facts: Iterable[NewMemory], neighbours: Neighbours) -> list[tuple[
     """The facts that a decision is needed on, each with what it may name, numbered through the whole prompt."""
     numbers = count(1)
     return [(fact, {next(numbers): old for old in neighbours[fact.id]}) for fact in facts if neighbours.get(fact.id)]
+
+
+def shown_to_decide(facts: Iterable[NewMemory], neighbours: Neighbours) -> DecideInput:
+    """What the step is given: each new fact with the known ones that it may name."""
+    shown = []
+    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
+        near = tuple(ShownFact(place, old.content, old.dated) for place, old in known.items())
+        shown.append(ShownFact(number, fact.content, fact.valid_from, near))
+    return DecideInput(tuple(shown))
 
 
 @dataclass
