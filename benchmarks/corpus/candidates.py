@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from benchmarks.corpus.forming import GROUP, sessions
 from benchmarks.corpus.matching import Expected, expectations
 from mnemic.nodes.formation.model_steps import find_similar
-from mnemic.operations.formation.decisions import shown_to_decide
+from mnemic.operations.formation.candidates import shown_to_decide
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import count_tokens, new_memory
 from mnemic.service.memory import Mnemic
@@ -81,14 +81,14 @@ async def _shown(
     await resources.database.write(who, store, also=everybody)
     batch = [_message(author, session) for author in speakers]
     update = await find_similar({"facts": [*new.values()], "batch": batch}, resources, Runtime(context=who))
-    near = update["neighbours"]
+    near = update["candidates"]
     ids = {fact_id: {old.id for old in near.get(memory.id, ())} for fact_id, memory in new.items()}
     return Shown(
         changed=changed,
         seen=[(old, after) for old, after in changed if known[old.id].id in ids[after.id]],
         facts=len(new),
         candidates=sum(map(len, near.values())),
-        tokens=count_tokens(shown_to_decide(update["facts"], near).variables()["facts"]),
+        tokens=count_tokens(shown_to_decide(update["facts"], near, {}).variables()["facts"]),
     )
 
 
