@@ -11,7 +11,6 @@ from mnemic.prompts.conversation import Line, as_data, render_lines, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
 
-
 #: What would end a part of a shown fact's line.
 _ENDING = str.maketrans("[];", "(),")
 

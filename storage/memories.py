@@ -166,7 +166,7 @@ async def candidates(
     """The living facts that each new fact may change, the likeliest first, in one statement.
 
     They are those nearest in meaning, those that share most words with it, and the most important and newest of its
-    subject and user, of its own category first: each way has its best ones among the first.
+    subject and user, of its own category first. What several ways find comes first, and the best of each is among them.
 
     Args:
         scope_keys: for each new fact those in which it may change anything.

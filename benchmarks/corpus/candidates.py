@@ -2,15 +2,11 @@
 
 For each session of the example conversations all that was expected of the earlier ones is stored, and with it what the
 session itself takes back; then everything expected of the session is new at once, as in a formation.
-
-python -m benchmarks.corpus.candidates
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -22,7 +18,6 @@ from mnemic.nodes.formation.model_steps import find_similar
 from mnemic.operations.formation.candidates import shown_to_decide
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import count_tokens, new_memory
-from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import memories, scopes
@@ -32,11 +27,15 @@ _CATEGORIES: Final = {"fact": "activity", "plan": "event", "preference": "prefer
 _NO_NAMES: Final = frozenset({"The", "For", "On-call", "Hosting"})
 
 
+#: A fact, and what took its place.
+Pair = tuple[Expected, Expected]
+
+
 class Shown(NamedTuple):
     """Of one session: the changed facts, those of them that stand below the fact that changes them, and the prompt."""
 
-    changed: list[tuple[Expected, Expected]]
-    seen: list[tuple[Expected, Expected]]
+    changed: list[Pair]
+    seen: list[Pair]
     facts: int
     candidates: int
     tokens: int
@@ -60,25 +59,22 @@ def summary(found: Sequence[Shown]) -> list[str]:
         f"the changed fact is shown below the new one in {len(seen)} of {len(changed)} cases; "
         f"{sum(shown.candidates for shown in found) / facts:.1f} candidates a fact, "
         f"{sum(shown.tokens for shown in found) / len(found):.0f} tokens a call for {facts / len(found):.0f} facts",
-        *(f"not shown: {old.id} {old.statement}  ->  {new.statement}" for old, new in changed if (old, new) not in seen),
+        *(f"not shown: {old.statement}  ->  {new.statement}" for old, new in changed if (old, new) not in seen),
     ]
 
 
 async def _shown(
-    resources: Resources, rows: list[dict[str, Any]], facts: Sequence[Expected], pairs: Sequence[tuple[Expected, Expected]]
+    resources: Resources, rows: list[dict[str, Any]], facts: Sequence[Expected], pairs: Sequence[Pair]
 ) -> Shown:
     session, speakers = rows[0]["session"], list(dict.fromkeys(row["author"] for row in rows if row["role"] == "user"))
     changed = [(old, new) for old, new in pairs if new.session == session]
-    own_past = {old.id for old, _ in changed}
+    taken_back = {old.id for old, _ in changed}
     gone = {old.id for old, new in pairs if new.session < session}
-    known = {fact.id: _memory(fact) for fact in facts if fact.id in own_past or fact.session < session and fact.id not in gone}
-    new = {fact.id: _memory(fact) for fact in facts if fact.session == session and fact.id not in own_past}
+    earlier = {fact.id for fact in facts if fact.session < session} - gone
+    known = {fact.id: _memory(fact) for fact in facts if fact.id in taken_back | earlier}
+    new = {fact.id: _memory(fact) for fact in facts if fact.session == session and fact.id not in taken_back}
     who = Identity(agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], group_ids=(GROUP,), session_id=session)
-    embedded = await resources.embedder.embed([memory.search_text for memory in known.values()])
-    vectors = dict(zip([memory.id for memory in known.values()], embedded, strict=True))
-    store = partial(_store, list(known.values()), resources.embedder.name, vectors)
-    everybody = ["user:marit", "user:teodor", "user:nkechi"]
-    await resources.database.write(who, store, also=everybody)
+    await _store(resources, who, list(known.values()))
     batch = [_message(author, session) for author in speakers]
     update = await find_similar({"facts": [*new.values()], "batch": batch}, resources, Runtime(context=who))
     near = update["candidates"]
@@ -92,10 +88,16 @@ async def _shown(
     )
 
 
-async def _store(new: Sequence[NewMemory], model: str, vectors: memories.Vectors, scoped: ScopedTransaction) -> None:
-    await scoped.begin_operation("formation")
-    await scopes.enter_agent(scoped)
-    await memories.insert(scoped, new, model=model, vectors=vectors, run_id=None)
+async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
+    model, embedded = resources.embedder.name, await resources.embedder.embed([memory.search_text for memory in new])
+    vectors = dict(zip([memory.id for memory in new], embedded, strict=True))
+
+    async def act(scoped: ScopedTransaction) -> None:
+        await scoped.begin_operation("formation")
+        await scopes.enter_agent(scoped)
+        await memories.insert(scoped, new, model=model, vectors=vectors, run_id=None)
+
+    await resources.database.write(who, act, also=list({memory.scope_key for memory in new}))
 
 
 def _memory(fact: Expected) -> NewMemory:
@@ -108,14 +110,6 @@ def _memory(fact: Expected) -> NewMemory:
 
 
 def _message(author: str, session: str) -> Message:
-    return Message(id=uuid4(), session_id=session, role="user", author=author.capitalize(), user_id=author, content="Hello.",
-                   said_at=datetime.fromisoformat("2026-09-01T09:00:00Z"))  # fmt: skip
-
-
-async def _main() -> None:
-    async with Mnemic.open() as memory:
-        print("\n".join(summary(await measure(memory.resources))))
-
-
-if __name__ == "__main__":
-    asyncio.run(_main())
+    said_at = datetime.fromisoformat("2026-09-01T09:00:00Z")
+    return Message(id=uuid4(), session_id=session, role="user", author=author.capitalize(), user_id=author,
+                   content="Hello.", said_at=said_at)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which stored facts a decision on the new ones is shown: those that each may change, as far as they can be read. Pure."""
+"""Which stored facts a decision on new ones is shown: those that each may change, as far as they can be read. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, zip_longest

@@ -3,7 +3,7 @@
 Whatever cannot be trusted of a decision becomes ADD.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import mul
@@ -137,9 +137,9 @@ class Outcome:
             replacement: what is true now.
             shown: the known facts near it.
         """
-        others = [*shown, *(row for row in self.facts.values() if row.id != replacement.id)]
-        twins = {row.content for row in others if row.scope_key == replacement.scope_key}
-        if not named or replacement.content in twins:
+        known = {(old.scope_key, old.content) for old in shown}
+        batch = {(row.scope_key, row.content) for row in self.facts.values() if row.id != replacement.id}
+        if not named or (replacement.scope_key, replacement.content) in known | batch:
             return
         self.facts[replacement.id] = replacement
         for old in named:
@@ -183,9 +183,9 @@ def apply_decisions(
         elif decision.event == "DELETE":
             still_open = [old for old in named if old.id not in outcome.closing]
             outcome.close(outcome.allowed(still_open), fact, known.values())
-        elif decision.event == "UPDATE" and own == named and named and is_free:
-            if updated := _updated(fact, decision.text, named, foreign):
-                outcome.close(_renewed(outcome, named, updated), updated, known.values())
+        elif decision.event == "UPDATE" and is_free and own == named and own:
+            updated = _updated(fact, decision.text, named, foreign)
+            outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
     return outcome
 
 

@@ -155,23 +155,25 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
        m.valid_from as dated, m.protected, m.private, m.importance::integer, coalesce(1 - e.distance, 0) as similarity
   from given n
  cross join lateral (
-       select item_id, min(distance) as distance, min(rank) as rank from (
-           select item_id, distance, row_number() over (order by distance) as rank from (
+       -- each way ranks by itself, and the sum counts
+       select item_id, min(distance) as distance, sum(score) as score from (
+           select item_id, distance, 1.0 / (5 + row_number() over (order by distance)) as score from (
                   select item_id, vec <=> n.vec as distance from entries
                    where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = any(n.scope_keys)
                      and model = %(model)s and living and kind = 'fact'
-                   order by distance limit %(most)s) as nearest/*more*/
+                   order by distance limit 5 * %(most)s) as nearest/*more*/
            union all
-           select item_id, null, row_number() over (order by ts_rank(tsv, n.words) desc)
+           select item_id, null, 1.0 / (5 + row_number() over (order by ts_rank(tsv, n.words) desc, item_id))
              from told where scope_key = any(n.scope_keys) and tsv @@ n.words
            union all
-           select id, null, 2 * row_number() over (partition by category = n.category
-                  order by subject = lower(n.subject) desc, importance desc, valid_from desc)
+           select id, null, case when category = n.category then 0.25 else 0.125 end / (1 + row_number() over (
+                  partition by category = n.category
+                  order by subject = lower(n.subject) desc, importance desc, valid_from desc, id))
              from known where scope_key = any(n.scope_keys) and (subject = lower(n.subject) or subject_user_id = n.user_id)/*end*/
-           ) as found group by item_id order by rank, distance limit %(most)s) as e
+           ) as found group by item_id order by score desc, distance limit %(most)s) as e
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
- order by n.place, e.rank, e.distance;
+ order by n.place, e.score desc, e.distance;
 
 -- unabsorbed --
 -- Reflections that wait in each scope key; a protected one stays where it is.
