@@ -79,11 +79,12 @@ async def test_a_contradiction_leaves_one_current_fact_and_the_old_one_readable(
 
 async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
     """Hosts often give no times; in which order a model lists the facts tells nothing."""
+    await know(memory, model, GOAT)
     model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
     await memory.observe(ANA, [{"role": "user", "content": text} for text in ("Oslo.", "Bergen.", "Well.", "Well.")])
     await memory.form(ANA)
-    assert await contents(memory, ANA) == [BERGEN]
+    prompt = last_prompt(model, DECISIONS)
+    assert prompt.index(f"]: {OSLO}") < prompt.index(f"]: {BERGEN}")
 
 
 TURIN = "Ana lives in Turin with two cats."
