@@ -18,6 +18,7 @@ from mnemic.nodes.formation.model_steps import find_similar
 from mnemic.operations.formation.candidates import shown_to_decide
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import count_tokens, new_memory
+from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import memories, scopes
@@ -76,7 +77,8 @@ async def _shown(
     who = Identity(agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], group_ids=(GROUP,), session_id=session)
     await _store(resources, who, list(known.values()))
     batch = [_message(author, session) for author in speakers]
-    update = await find_similar({"facts": [*new.values()], "batch": batch}, resources, Runtime(context=who))
+    given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}}
+    update = await find_similar(given, resources, Runtime(context=who))
     near = update["candidates"]
     ids = {fact_id: {old.id for old in near.get(memory.id, ())} for fact_id, memory in new.items()}
     return Shown(

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
-from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines
+from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, within_tokens
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_name, speakers
@@ -59,12 +59,13 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     identity = identity_of(runtime)
     facts, batch, settings = state["facts"], state["batch"], resources.settings
     vectors = await resources.embedder.embed([fact.search_text for fact in facts])
-    keys, model = [changeable_keys(fact, batch, identity) for fact in facts], resources.embedder.name
+    keys, model = changeable_keys(facts, batch, identity), resources.embedder.name
     most = settings.candidates_per_fact
     async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:
         stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
-    return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+    update = await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+    return {**update, "candidates": within_tokens(update["candidates"], settings.decision_tokens, state["names"])}
 
 
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:

@@ -21,31 +21,27 @@ Candidates = Mapping[UUID, Sequence[SimilarFact]]
 _CONTEXT_SHARE: Final = 3
 
 
-def changeable_keys(fact: NewMemory, batch: Sequence[Message], identity: Identity) -> list[str]:
-    """The scope keys in which a new fact may change anything.
+def changeable_keys(facts: Iterable[NewMemory], batch: Sequence[Message], identity: Identity) -> list[list[str]]:
+    """For each new fact the scope keys in which it may change anything.
 
     What is shared may end what its speakers said for themselves. What a person says may end what is true of the
     groups, unless it was said in confidence or anybody in the batch orders the memory about. Nobody ends what
     belongs to somebody else, nor what is everybody's but by what is itself everybody's.
     """
-    scope = split_scope_key(fact.scope_key)[0]
     users = [scope_key("user", user) for user in speakers(batch)]
     groups = [scope_key("group", group) for group in identity.group_ids]
-    if scope == "agent":
-        return [fact.scope_key, *groups, *users]
-    if scope == "group":
-        return [fact.scope_key, *users]
     is_ordered = any(gives_orders(text) for message in batch for text in (message.content, message.author))
-    return [fact.scope_key] if fact.private or is_ordered else [fact.scope_key, *groups]
+    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users, "user": [] if is_ordered else groups}
+    return [[fact.scope_key, *([] if fact.private else also[split_scope_key(fact.scope_key)[0]])] for fact in facts]
 
 
-def within_tokens(candidates: Candidates, most: int) -> dict[UUID, list[SimilarFact]]:
+def within_tokens(candidates: Candidates, most: int, names: Mapping[str, str]) -> dict[UUID, list[SimilarFact]]:
     """The likeliest of each fact, then the next ones, as far as the tokens reach; what is shown twice costs once."""
     kept: dict[UUID, list[SimilarFact]] = {new_id: [] for new_id in candidates}
     counted: set[UUID] = set()
     for row in zip_longest(*([(new_id, old) for old in near] for new_id, near in candidates.items())):
         for new_id, old in filter(None, row):
-            tokens = 0 if old.id in counted else count_tokens(_shown(0, old, {}).line())
+            tokens = 0 if old.id in counted else count_tokens(f"  known {_shown(999, old, names).line()}")
             if tokens <= most:
                 most -= tokens
                 counted.add(old.id)

@@ -10,7 +10,7 @@ from operator import mul
 from typing import Final
 from uuid import UUID
 
-from mnemic.operations.formation.candidates import Candidates, concerned, within_tokens
+from mnemic.operations.formation.candidates import Candidates, concerned
 from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
@@ -44,32 +44,36 @@ def compare_facts(
         vectors: theirs, of length 1.
         stored: what each may change, the likeliest first.
         bands: of the embedder.
-        settings: how many relations a fact gets, and from which similarity on; tokens for what is decided on.
+        settings: how many relations a fact gets, and from which similarity on.
     """
     fresh: list[NewMemory] = []
     candidates: dict[UUID, list[SimilarFact]] = {}
     repeats: list[Repeat] = []
     beside = _within_batch(facts, vectors)
-    dropped, said_anew = set[UUID](), set[UUID]()
+    dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
         known = [old for old in stored if old.place == place]
         near = [old for old in [*known, *beside[place]] if old.scope_key == fact.scope_key and old.id not in dropped]
         if same := [old for old in near if band_of_pair(fact.content, old.content, old.similarity, bands) == "auto"]:
-            said_anew |= {old.id for old in same}
+            # said anew after all: what came before it in this batch does not close it
+            candidates = _without(candidates, {old.id for old in same})
             dropped.add(fact.id)
             repeats += repeats_of(fact, same)
             continue
         fresh.append(replace(fact, relations=related(near, bands, settings)))
         candidates[fact.id] = [old for old in known if not old.protected]
-    # said anew after all: what came before it in this batch does not close it
-    open_to = {new_id: [old for old in near if old.id not in said_anew] for new_id, near in candidates.items()}
     return {
         "facts": fresh,
         "repeated": len(dropped),
         "repeats": repeats,
         "vectors": {fact.id: [*vector] for fact, vector in zip(facts, vectors, strict=True) if fact.id not in dropped},
-        "candidates": within_tokens(open_to, settings.decision_tokens),
+        "candidates": _without(candidates, set()),
     }
+
+
+def _without(candidates: Candidates, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
+    left = {new_id: [old for old in near if old.id not in gone] for new_id, near in candidates.items()}
+    return {new_id: near for new_id, near in left.items() if near}
 
 
 def repeats_of(new: NewMemory, known: Iterable[SimilarFact | Twin]) -> list[Repeat]:

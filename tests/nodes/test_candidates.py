@@ -149,7 +149,7 @@ def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
         ("group:crew", said, ["group:crew", *users]),
         ("agent:harbor", said, ["agent:harbor", "group:crew", "group:pier", *users]),
     ):
-        assert changeable_keys(about(MOVED, key=key), batch, crew) == keys
+        assert changeable_keys([about(MOVED, key=key)], batch, crew) == [keys]
 
 
 def similar(place: int, content: str, number: int, key: str = "user:ana") -> SimilarFact:
@@ -167,9 +167,9 @@ def test_the_likeliest_of_each_come_first_and_the_tokens_hold(most: int) -> None
         item.id: [similar(place, f"Ana has {'old ' * rank}boat {rank}.", rank + 1) for rank in range(place, place + 12)]
         for place, item in enumerate(new)
     }
-    kept = within_tokens(near, most)
+    kept = within_tokens(near, most, {})
     lines = shown_to_decide(new, kept, {}).variables()["facts"].splitlines()
-    assert sum(count_tokens(line[2:]) for line in lines if line.startswith("  known ") and "above" not in line) <= most
+    assert sum(count_tokens(line) for line in lines if line.startswith("  known ") and "above" not in line) <= most
     assert all(near[new_id][: len(rows)] == rows or most < 10_000 for new_id, rows in kept.items())
     assert (kept == near) == (most == 10_000)
     if most >= 100:

@@ -114,6 +114,9 @@ DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str], list[s
     "who returns to an old truth in one breath": (
         [OSLO], [BERGEN, OSLO], [decision(1, "DELETE", 1)], [BERGEN, OSLO], []
     ),
+    "who names an old truth, and then its end": (
+        [OSLO], [OSLO, BERGEN], [decision(1, "DELETE", 1)], [BERGEN], [OSLO]
+    ),
     "a repeat that says more": ([OSLO], [BERGEN], [decision(1, "NONE", 1)], [BERGEN, OSLO], []),
     "an update that says less": (
         [OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")], [BERGEN, OSLO], []
