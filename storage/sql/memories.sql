@@ -163,7 +163,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
                      and model = %(model)s and living and kind = 'fact'
                    order by distance limit 5 * %(most)s) as nearest/*more*/
            union all
-           select item_id, null, 1.0 / (5 + row_number() over (order by ts_rank(tsv, n.words) desc, item_id))
+           select item_id, null, 1.0 / (5 + rank() over (order by ts_rank(tsv, n.words) desc))
              from told where scope_key = any(n.scope_keys) and tsv @@ n.words
            union all
            select id, null, case when category = n.category then 0.25 else 0.125 end / (1 + row_number() over (

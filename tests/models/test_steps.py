@@ -162,9 +162,7 @@ def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
 
     _, user = texts_of(DECIDE, DecideInput(facts=(new, other), context=("Jonas\nis shy.",)))
 
-    assert (
-        "new 1 [2026-05-08; user Jonas; Jonas), profile; profile; 4]: Jonas lives in Hamburg.\n  known 2 [2026" in user
-    )
+    assert "new 1 [2026-05-08; user Jonas; Jonas), goals; profile; 4]: Jonas lives in Hamburg.\n  known 2 [2026" in user
     assert "Jonas has left.\n  known 3 [2026-03-02; ?; ?; ?; 2]: Jonas lives in Bergen.\n  known from above: 2" in user
     assert "<context>\n- Jonas is shy.\n</context>" in user
 

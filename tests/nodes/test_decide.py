@@ -279,8 +279,8 @@ FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]
     "in one batch": ([(("ferry", "boat", "mast"), [])], {("boat", "ferry", cosine(20))}),
     # what a fact replaces is known by the supersession
     "not what is deleted": (
-        [(("ferry", "quay"), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)])],
-        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
+        [(("ferry",), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)]), (("quay",), [])],
+        {("quay", "boat", cosine(36))},
     ),
     "not what is known already": ([(("ferry",), []), (("ferry", "boat"), [])], {("boat", "ferry", cosine(20))}),
 }  # fmt: skip
