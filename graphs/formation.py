@@ -40,13 +40,13 @@ def build_formation(
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
-    # new facts are compared with what is known; a decision is needed only where a neighbour lies in the check band
+    # new facts are compared with what is known; a decision is needed only where one may be changed
     reflect = "extract_reflections"
     builder.add_conditional_edges(
         "extract_facts", lambda state: "find_similar" if state["facts"] else reflect, ["find_similar", reflect]
     )
     builder.add_conditional_edges(
-        "find_similar", lambda state: "decide" if state["neighbours"] else reflect, ["decide", reflect]
+        "find_similar", lambda state: "decide" if state["candidates"] else reflect, ["decide", reflect]
     )
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")

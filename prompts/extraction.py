@@ -11,6 +11,9 @@ from mnemic.prompts.conversation import Line, as_data, render_lines, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
 
+#: What would end a part of a shown fact's line.
+_ENDING = str.maketrans("[];", "(),")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionInput:
@@ -102,34 +105,55 @@ class ExtractObservationsOutput(StepOutput):
 
 
 class ShownFact(NamedTuple):
-    """A stored fact, or a new one with the stored ones near it; each of a kind has a number of its own."""
+    """A new fact with the stored ones that it may change, or one of these; each of a kind has a number of its own."""
 
     number: int
     content: str
     dated: datetime
     known: tuple["ShownFact", ...] = ()
+    #: Whose memory it is: a scope and its owner's display name.
+    whose: str = "?"
+    subject: str = "?"
+    category: str = "?"
+    importance: int = 2
+
+    def line(self) -> str:
+        """`3 [2026-03-02; user Ana; Ana; profile; 4]: text`; no name in it can pass for another part of it."""
+        named = (single_line(name.translate(_ENDING)) for name in (self.whose, self.subject, self.category))
+        return (
+            f"{self.number} [{self.dated:%Y-%m-%d}; {'; '.join(named)}; {self.importance}]: {single_line(self.content)}"
+        )
 
 
 class DecideInput(NamedTuple):
     """What the step is given."""
 
     facts: tuple[ShownFact, ...]
+    #: What stands in context; it has no numbers, for nothing of it can be named.
+    context: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
-        lines = []
+        """The values of the prompt's slots, escaped; a known fact that was shown before stands there by its number."""
+        lines: list[str] = []
+        shown: set[int] = set()
         for new in self.facts:
-            for label, fact in (("new", new), *(("  known", known) for known in new.known)):
-                lines.append(f"{label} {fact.number} [{fact.dated:%Y-%m-%d}]: {single_line(fact.content)}")
-        return {"facts": "\n".join(lines)}
+            lines.append(f"new {new.line()}")
+            first = [known for known in new.known if known.number not in shown]
+            lines += [f"  known {known.line()}" for known in first]
+            if again := [str(known.number) for known in new.known if known.number in shown]:
+                lines.append(f"  known from above: {', '.join(again)}")
+            shown.update(known.number for known in first)
+        context = "\n".join(f"- {single_line(text)}" for text in self.context)
+        return {"facts": "\n".join(lines), "context": context or "(nothing)"}
 
 
 class Decision(StepOutput):
     """What happens with one new fact."""
 
     fact: int = Field(description="number of the new fact")
+    reason: str = Field(description="why, in at most 20 words")
     event: Literal["ADD", "UPDATE", "DELETE", "NONE"]
-    known: list[int] = Field(description="numbers of the known facts it updates, contradicts or repeats; empty for ADD")
+    known: list[int] = Field(description="numbers of all known facts it updates, ends or repeats; empty for ADD")
     text: str = Field(description="the sentence to store; empty for NONE")
 
 

@@ -28,15 +28,18 @@ class SimilarFact:
     #: Place of the new fact in the question, from 0.
     place: int
     id: UUID
-    #: 0 for a fact of the same batch, which is stored as version 1 just before it is closed.
+    #: 0 for a fact of the same batch, which is not stored yet.
     version: int
+    scope_key: str
+    subject: str
+    category: str
     content: str
     dated: datetime
     #: A protected fact counts as known, and no decision may close it.
     protected: bool
     private: bool
     importance: int
-    #: Cosine similarity of the two search texts.
+    #: Cosine similarity of the two search texts; 0 where it was found by its words or its subject alone.
     similarity: float
 
 

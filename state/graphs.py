@@ -127,8 +127,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     vectors: Annotated[dict[UUID, list[float]], UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
-    #: What a decision is needed on: by the id of a new fact, those in its check band.
-    neighbours: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
+    #: What a decision is needed on: by the id of a new fact, the stored ones that it may change.
+    candidates: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
     closing: Annotated[list[Supersession], UntrackedValue]
     repeats: Annotated[list[Repeat], UntrackedValue]
     #: Reflections and the episode.

@@ -95,7 +95,6 @@ class Supersession(NamedTuple):
     """A living fact that another memory replaces, guarded by the version that was read."""
 
     old_id: UUID
-    #: 0 for a fact of the same batch, which is stored just before it is closed.
     old_version: int
     new_id: UUID
     #: The moment it ceased to hold.

@@ -10,9 +10,10 @@ from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
 from mnemic.state.records import Memory, NewMemory, Relation, Standing, StandingPart, Supersession
 from mnemic.state.refinement import LedgerEntry
-from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements
+from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements, with_parts
 
 _SQL = load_statements("memories")
+_NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
 #: Kinds that a search may return have an entry; the standing texts have none.
 INDEXED: frozenset[Kind] = frozenset({"fact", "reflection", "episode", "insight", "procedure", "journal"})
 
@@ -149,8 +150,35 @@ async def similar(
     scoped: ScopedTransaction, scope_keys: Sequence[str], vectors: Sequence[Sequence[float]], *, model: str, most: int
 ) -> list[SimilarFact]:
     """The nearest living facts of each new fact's own scope key, in one statement."""
-    values = {"fact_keys": list(scope_keys), "vectors": half_vectors(vectors), "model": model, "most": most}
-    return await scoped.rows(SimilarFact, _SQL["similar"], values)
+    values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": most}
+    return await scoped.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
+
+
+async def candidates(
+    scoped: ScopedTransaction,
+    facts: Sequence[NewMemory],
+    scope_keys: Sequence[Sequence[str]],
+    vectors: Sequence[Sequence[float]],
+    *,
+    model: str,
+    most: int,
+) -> list[SimilarFact]:
+    """The living facts that each new fact may change, the likeliest first, in one statement.
+
+    They are those nearest in meaning, those that share most words with it, and the most important and newest of its
+    subject and user, of its own category first. What several ways find comes first, and the best of each is among them.
+
+    Args:
+        scope_keys: for each new fact those in which it may change anything.
+        most: candidates a fact.
+    """
+    given = [
+        {"scope_keys": [*keys], "subject": fact.subject, "user_id": fact.subject_user_id, "category": fact.category,
+         "content": fact.content}
+        for fact, keys in zip(facts, scope_keys, strict=True)
+    ]  # fmt: skip
+    values = {"facts": json.dumps(given), "vectors": half_vectors(vectors), "model": model, "most": most}
+    return await scoped.rows(SimilarFact, _CANDIDATES, values)
 
 
 async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:

@@ -9,9 +9,11 @@ import asyncio
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.corpus import candidates
 from benchmarks.corpus.everyday import summary
 from benchmarks.corpus.forming import form_corpus
 from benchmarks.corpus.report import Report, make_report
+from mnemic.service.memory import Mnemic
 
 
 def main() -> None:
@@ -20,19 +22,22 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true", help="list the expected facts that were not found")
     parser.add_argument("--found", action="store_true", help="list every formed memory beside the fact it counts as")
     arguments = parser.parse_args()
-    report, described = asyncio.run(_measure())
+    report, described, shown = asyncio.run(_measure())
     console = Console(width=160)
     console.print(described, highlight=False)
     console.print(_table(report))
-    for title, lines in _listings(report, missed=arguments.missed, found=arguments.found):
+    listings = _listings(report, missed=arguments.missed, found=arguments.found)
+    for title, lines in [*listings, ("What a decision is shown", candidates.summary(shown))]:
         console.print(f"\n[bold]{title}[/bold]")
         for line in lines:
             console.print(line, markup=False, highlight=False)
 
 
-async def _measure() -> tuple[Report, str]:
+async def _measure() -> tuple[Report, str, list[candidates.Shown]]:
     formed = await form_corpus()
-    return make_report(formed), formed.described
+    async with Mnemic.open() as memory:
+        shown = await candidates.measure(memory.resources)
+    return make_report(formed), formed.described, shown
 
 
 def _table(report: Report) -> Table:

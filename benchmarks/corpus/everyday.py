@@ -63,8 +63,9 @@ def held_after(batches: Sequence[Sequence[str]]) -> Held:
         moment += timedelta(days=1)
         lines = tuple(Line(number, _SPEAKER, "user", moment, text) for number, text in enumerate(batch, start=1))
         given = ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=25)
+        known = [*held.current]  # facts of one batch are not known to one another
         for draft in offline.extract_facts(given).facts:
-            _decide(held, draft.content, moment)
+            _decide(held, known, draft.content, moment)
         orders = offline.extract_reflections(given).user
         held.current.extend(draft.content for draft in orders)
     return held
@@ -98,12 +99,12 @@ def summary(*, missed: bool) -> list[str]:
     ]
 
 
-def _decide(held: Held, content: str, moment: datetime) -> None:
-    known = tuple(ShownFact(number, text, _BEGAN) for number, text in enumerate(held.current, start=1))
-    (decision,) = offline.decide(DecideInput((ShownFact(1, content, moment, known),))).decisions
+def _decide(held: Held, known: Sequence[str], content: str, moment: datetime) -> None:
+    shown = tuple(ShownFact(number, text, _BEGAN) for number, text in enumerate(known, start=1))
+    (decision,) = offline.decide(DecideInput((ShownFact(1, content, moment, shown),))).decisions
     if decision.event == "NONE":
         return
-    closing = [held.current[number - 1] for number in decision.known]
+    closing = [known[number - 1] for number in decision.known]
     held.closed.extend(closing)
     held.current[:] = [*(text for text in held.current if text not in closing), content]
 

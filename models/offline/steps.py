@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from mnemic.models.offline.statements import Statement, spoken, stored
 from mnemic.policy.formation.sharing import steers
@@ -116,10 +116,11 @@ def _draft(statement: Statement) -> dict[str, Any]:
 def _decision(fact: ShownFact) -> Decision:
     repeated = [known.number for known in fact.known if known.content == fact.content]
     if repeated:
-        return Decision(fact=fact.number, event="NONE", known=repeated, text="")
+        return Decision(fact=fact.number, reason="", event="NONE", known=repeated, text="")
     earlier = [known for known in fact.known if known.dated <= fact.dated]
     closed = [known.number for known in earlier if _replaces(fact.content, known.content)]
-    return Decision(fact=fact.number, event="DELETE" if closed else "ADD", known=closed, text=fact.content)
+    event: Literal["ADD", "DELETE"] = "DELETE" if closed else "ADD"
+    return Decision(fact=fact.number, reason="", event=event, known=closed, text=fact.content)
 
 
 def _replaces(new: str, old: str) -> bool:

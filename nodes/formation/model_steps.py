@@ -12,7 +12,8 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
-from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
+from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, within_tokens
+from mnemic.operations.formation.decisions import apply_decisions, compare_facts
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_name, speakers
 from mnemic.operations.run.identity import identity_of
@@ -25,17 +26,15 @@ from mnemic.prompts.extraction import (
     EXTRACT_FACTS,
     EXTRACT_OBSERVATIONS,
     EXTRACT_REFLECTIONS,
-    DecideInput,
     ExtractFactsOutput,
     ExtractionInput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
-    ShownFact,
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, scope_key, split_scope_key
-from mnemic.state.records import Memory, NewMemory, Standing
+from mnemic.state.records import Memory, Message, NewMemory, Standing
 from mnemic.storage import memories
 
 Answer = TypeVar("Answer", bound=ExtractFactsOutput | ExtractReflectionsOutput | ExtractObservationsOutput)
@@ -55,44 +54,48 @@ async def extract_facts(state: FormationState, resources: Resources, runtime: Ru
 async def find_similar(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
 
-    One embedding batch, one query. The facts of one batch are compared with one another, too: who corrects themselves
-    does so in the same breath.
+    One embedding batch, one query. What the transaction may see and the run may change is asked for, in whatever words.
     """
     identity = identity_of(runtime)
-    facts, settings = state["facts"], resources.settings
+    facts, batch, settings = state["facts"], state["batch"], resources.settings
     vectors = await resources.embedder.embed([fact.search_text for fact in facts])
-    own_keys = [scope_key("user", user) for user in speakers(state["batch"])]
-    keys, model = [fact.scope_key for fact in facts], resources.embedder.name
-    async with resources.database.scoped(identity, also=own_keys) as scoped:
-        stored = await memories.similar(scoped, keys, vectors, model=model, most=settings.neighbours)
+    keys, model = changeable_keys(facts, batch, identity), resources.embedder.name
+    most = settings.candidates_per_fact
+    async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:
+        stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
-    return await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+    update = await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
+    return {**update, "candidates": within_tokens(update["candidates"], settings.decision_tokens, state["names"])}
 
 
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
     """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
-    facts, neighbours = state["facts"], state["neighbours"]
-    shown = []
-    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
-        near = tuple(ShownFact(place, old.content, old.dated) for place, old in known.items())
-        shown.append(ShownFact(number, fact.content, fact.valid_from, near))
-    deciding = run_step(DECIDE, DecideInput(tuple(shown)), resources.models)
-    output = (await metered(resources, identity_of(runtime), deciding)).output
+    facts, candidates, batch = state["facts"], state["candidates"], state["batch"]
+    identity, settings, names = identity_of(runtime), resources.settings, state["names"]
+    async with resources.database.scoped(identity) as scoped:
+        standing = (await memories.standing(scoped)).scopes
+    is_own = {*speakers(batch)} <= {identity.user_id}
+    context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
+    deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
     outcome = apply_decisions(
         facts,
-        neighbours,
-        output.decisions,
-        deletions=resources.settings.deletions_per_run,
-        foreign=foreign_tokens(state["batch"]),
+        candidates,
+        (await metered(resources, identity, deciding)).output.decisions,
+        deletions=settings.deletions_per_run,
+        foreign=foreign_tokens(batch),
     )
     changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
     return {
         "facts": [*outcome.facts.values()],
         "vectors": {key: vector for key, vector in state["vectors"].items() if key not in changed},
-        "closing": outcome.closings(),
+        "closing": [*outcome.closing.values()],
         "repeated": state["repeated"] + len(facts) - len(outcome.facts),
         "repeats": [*state["repeats"], *outcome.repeats],
     }
+
+
+def _own_keys(batch: Sequence[Message]) -> list[str]:
+    return [scope_key("user", user) for user in speakers(batch)]
 
 
 async def extract_reflections(

@@ -83,13 +83,10 @@ async def _supersede(
     dropped = [memory for memory in new if memory.id not in stored]
     twins = await memories.twins(scoped, dropped) if dropped else {}
     changes: list[Supersession] = []
-    for old_id, version, new_id, until in closing:
-        old, successor = twins.get(old_id), twins.get(new_id)
-        old_id, version = (old.id, old.version) if old else (old_id, max(version, 1))
-        new_id = successor.id if successor else new_id
-        is_stored = successor is not None or new_id in stored
-        if is_stored and old_id != new_id and not (old and old.protected):
-            changes.append(Supersession(old_id, version, new_id, until))
+    for change in closing:
+        twin = twins.get(change.new_id)
+        if (twin and twin.id != change.old_id) or change.new_id in stored:
+            changes.append(change._replace(new_id=twin.id if twin else change.new_id))
     if changes:
         await memories.supersede(scoped, changes)
     again = [row for memory in dropped if memory.id in twins for row in repeats_of(memory, [twins[memory.id]])]

@@ -3,12 +3,14 @@
 Whatever cannot be trusted of a decision becomes ADD.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import combinations, count
+from itertools import combinations
 from operator import mul
+from typing import Final
 from uuid import UUID
 
+from mnemic.operations.formation.candidates import Candidates, concerned
 from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
 from mnemic.policy.text.details import missing_details
@@ -21,8 +23,8 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
-#: By the id of a new fact: those in its check band, so that a decision is needed.
-Neighbours = Mapping[UUID, Sequence[SimilarFact]]
+#: A reason that is longer is no reason, and its decision no decision.
+MAX_REASON_CHARS: Final = 400
 
 
 def compare_facts(
@@ -34,45 +36,43 @@ def compare_facts(
 ) -> FormationState:
     """Compares the facts of a batch, in the order they were said, with those that are stored and with one another.
 
-    What comes of it are the facts that are not known yet, with their vectors, what lies so near them that a decision is
-    needed, and what the others repeat.
+    What comes of it are the facts that are not known yet, with their vectors, the stored ones that each may change, and
+    what the others repeat. Facts of one batch were drawn from one conversation: they change nothing of one another.
 
     Args:
         facts: the new ones.
         vectors: theirs, of length 1.
-        stored: what is known near each.
+        stored: what each may change, the likeliest first.
         bands: of the embedder.
         settings: how many relations a fact gets, and from which similarity on.
     """
     fresh: list[NewMemory] = []
-    neighbours: dict[UUID, list[SimilarFact]] = {}
+    candidates: dict[UUID, list[SimilarFact]] = {}
     repeats: list[Repeat] = []
-    known = [*stored, *_within_batch(facts, vectors)]
+    beside = _within_batch(facts, vectors)
     dropped: set[UUID] = set()
     for place, fact in enumerate(facts):
-        near = [
-            (band_of_pair(fact.content, old.content, old.similarity, bands), old) for old in known if old.place == place
-        ]
-        if same := [old for band, old in near if band == "auto"]:
+        known = [old for old in stored if old.place == place]
+        near = [old for old in [*known, *beside[place]] if old.scope_key == fact.scope_key and old.id not in dropped]
+        if same := [old for old in near if band_of_pair(fact.content, old.content, old.similarity, bands) == "auto"]:
             # said anew after all: what came before it in this batch does not close it
-            neighbours = _without(neighbours, {old.id for old in same})
+            candidates = _without(candidates, {old.id for old in same})
             dropped.add(fact.id)
             repeats += repeats_of(fact, same)
             continue
-        beside = [old for _, old in near if old.id not in dropped]
-        fresh.append(replace(fact, relations=related(beside, bands, settings)))
-        neighbours[fact.id] = [old for band, old in near if band == "check" and not old.protected]
+        fresh.append(replace(fact, relations=related(near, bands, settings)))
+        candidates[fact.id] = [old for old in known if not old.protected]
     return {
         "facts": fresh,
         "repeated": len(dropped),
         "repeats": repeats,
         "vectors": {fact.id: [*vector] for fact, vector in zip(facts, vectors, strict=True) if fact.id not in dropped},
-        "neighbours": _without(neighbours, dropped),
+        "candidates": _without(candidates, set()),
     }
 
 
-def _without(neighbours: Neighbours, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
-    left = {new_id: [old for old in near if old.id not in gone] for new_id, near in neighbours.items()}
+def _without(candidates: Candidates, gone: Set[UUID]) -> dict[UUID, list[SimilarFact]]:
+    left = {new_id: [old for old in near if old.id not in gone] for new_id, near in candidates.items()}
     return {new_id: near for new_id, near in left.items() if near}
 
 
@@ -90,28 +90,28 @@ def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tu
     return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
-def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[SimilarFact]:
-    return [
-        SimilarFact(
-            place=place,
-            id=fact.id,
-            version=0,
-            content=fact.content,
-            dated=fact.valid_from,
-            protected=False,
-            private=fact.private,
-            importance=fact.importance,
-            similarity=sum(map(mul, vectors[earlier], vectors[place])),
+def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[list[SimilarFact]]:
+    """For each fact those before it, as if they were stored."""
+    found: list[list[SimilarFact]] = [[] for _ in facts]
+    for earlier, place in combinations(range(len(facts)), 2):
+        fact = facts[earlier]
+        found[place].append(
+            SimilarFact(
+                place=place,
+                id=fact.id,
+                version=0,
+                scope_key=fact.scope_key,
+                subject=fact.subject,
+                category=fact.category,
+                content=fact.content,
+                dated=fact.valid_from,
+                protected=False,
+                private=fact.private,
+                importance=fact.importance,
+                similarity=sum(map(mul, vectors[earlier], vectors[place])),
+            )
         )
-        for (earlier, fact), (place, later) in combinations(enumerate(facts), 2)
-        if fact.scope_key == later.scope_key
-    ]
-
-
-def concerned(facts: Iterable[NewMemory], neighbours: Neighbours) -> list[tuple[NewMemory, dict[int, SimilarFact]]]:
-    """The facts that a decision is needed on, each with what it may name, numbered through the whole prompt."""
-    numbers = count(1)
-    return [(fact, {next(numbers): old for old in neighbours[fact.id]}) for fact in facts if neighbours.get(fact.id)]
+    return found
 
 
 @dataclass
@@ -127,14 +127,6 @@ class Outcome:
     #: What the facts that are gone repeat.
     repeats: list[Repeat] = field(default_factory=list)
 
-    def closings(self) -> list[Supersession]:
-        """Closings of which both ends exist: a new fact may have been dropped after it was named."""
-        return [
-            change
-            for change in self.closing.values()
-            if change.new_id in self.facts and (change.old_version or change.old_id in self.facts)
-        ]
-
     def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
         """As many as the run may still delete."""
         allowed = list(named[: self.deletions])
@@ -142,16 +134,16 @@ class Outcome:
         return allowed
 
     def close(self, named: Sequence[SimilarFact], replacement: NewMemory, shown: Iterable[SimilarFact]) -> None:
-        """The named facts make room for the replacement, unless another fact says the same, which is never stored.
+        """The named facts make room for the replacement, unless another one of its scope key says the same.
 
         Args:
             named: what is closed.
             replacement: what is true now.
             shown: the known facts near it.
         """
-        batch = (row for row in self.facts.values() if row.scope_key == replacement.scope_key)
-        twins = {*(old.content for old in shown), *(row.content for row in batch if row.id != replacement.id)}
-        if not named or replacement.content in twins:
+        known = {(old.scope_key, old.content) for old in shown}
+        batch = {(row.scope_key, row.content) for row in self.facts.values() if row.id != replacement.id}
+        if not named or (replacement.scope_key, replacement.content) in known | batch:
             return
         self.facts[replacement.id] = replacement
         for old in named:
@@ -160,7 +152,7 @@ class Outcome:
 
 def apply_decisions(
     facts: Sequence[NewMemory],
-    neighbours: Neighbours,
+    candidates: Candidates,
     decisions: Iterable[Decision],
     *,
     deletions: int,
@@ -168,29 +160,36 @@ def apply_decisions(
 ) -> Outcome:
     """Applies the first decision on each fact that the step was asked about.
 
+    A fact is closed once. Only one that the same people see is repeated or put into a new text: nothing is carried from
+    one scope key to another.
+
     Args:
         facts: all new ones.
-        neighbours: what lies near them; a decision may name only what does near its own fact.
+        candidates: what each may change; a decision may name nothing else.
         decisions: what the step answered.
         deletions: most facts that contradictions may close in this run.
         foreign: what the assistant, tools and pasted documents of the batch tell, as `content_tokens`.
     """
     outcome = Outcome({fact.id: fact for fact in facts}, deletions)
     first = {decision.fact: decision for decision in reversed(list(decisions))}
-    for number, (fact, known) in enumerate(concerned(facts, neighbours), start=1):
+    for number, (fact, known) in enumerate(concerned(facts, candidates), start=1):
         decision = first.get(number)
-        named = [old for place, old in known.items() if decision and place in decision.known]
-        if decision is None or not named:
+        if decision is None or len(decision.reason) > MAX_REASON_CHARS:
             continue
-        if decision.event == "NONE":
-            if missing_details([fact.content], " ".join(old.content for old in named)):
+        named = [old for place, old in known.items() if place in decision.known]
+        own = [old for old in named if old.scope_key == fact.scope_key]
+        is_free = outcome.closing.keys().isdisjoint(old.id for old in named)
+        if decision.event == "NONE" and own:
+            if missing_details([fact.content], " ".join(old.content for old in own)):
                 continue  # it says more than what it is said to repeat
             del outcome.facts[fact.id]
-            outcome.repeats += repeats_of(fact, named)
+            outcome.repeats += repeats_of(fact, own)
         elif decision.event == "DELETE":
-            outcome.close(outcome.allowed(named), fact, known.values())
-        elif decision.event == "UPDATE" and (updated := _updated(fact, decision.text, named, foreign)):
-            outcome.close(_renewed(outcome, named, updated), updated, known.values())
+            still_open = [old for old in named if old.id not in outcome.closing]
+            outcome.close(outcome.allowed(still_open), fact, known.values())
+        elif decision.event == "UPDATE" and is_free and own == named and own:
+            updated = _updated(fact, decision.text, named, foreign)
+            outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
     return outcome
 
 

@@ -24,26 +24,10 @@ def most_important(new: Sequence[NewMemory], most: int) -> list[NewMemory]:
 def within_cap(
     new: Sequence[NewMemory], closing: Sequence[Supersession], most: int | None
 ) -> tuple[list[NewMemory], list[Supersession]]:
-    """What is stored of a run, and the closings that then still have both ends.
-
-    A fact that the run itself closes gives way first, for without its successor it would pass as true; what it was to
-    close, its successor closes. Without a cap all is stored.
-    """
-    if most is None or len(new) <= most:
-        return [*new], [*closing]
-    successors = {change.old_id: change.new_id for change in closing}
-
-    def last(memory_id: UUID) -> UUID:
-        """The end of a chain of closings; it has one, for a fact closes only what was said before it."""
-        while memory_id in successors:
-            memory_id = successors[memory_id]
-        return memory_id
-
-    made = {memory.id for memory in new}
-    kept = most_important([memory for memory in new if memory.id not in successors], most)
+    """What is stored of a run, and the closings by what is; without a cap all is stored."""
+    kept = [*new] if most is None else most_important(new, most)
     ids = {memory.id for memory in kept}
-    rows = [row._replace(new_id=last(row.new_id)) for row in closing if row.old_id not in made]
-    return kept, [row for row in rows if row.new_id in ids]
+    return kept, [row for row in closing if row.new_id in ids]
 
 
 def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:

@@ -22,9 +22,9 @@ class Bands:
 
     #: The same fact, no model asked.
     auto: float = 0.95
-    #: A model decides.
+    #: Near enough that one may replace the other.
     check: float = 0.70
-    #: Added, the pair left to the daily worker.
+    #: Related, the pair left to the daily worker.
     fallback: float = 0.55
 
     def __post_init__(self) -> None:

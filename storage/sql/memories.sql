@@ -135,20 +135,45 @@ select a.settings as overrides, m.{memory}
  order by m.valid_from, m.id;
 
 -- similar --
--- For each new fact the nearest living facts of its own scope key: one scoped index-only scan each, one statement.
-select (n.place - 1)::integer as place, m.id, m.version, m.content, m.valid_from as dated, m.protected,
-       m.private, m.importance,
-       1 - e.distance as similarity
-  from unnest(%(fact_keys)s::text[], %(vectors)b::halfvec[]) with ordinality as n(scope_key, vec, place)
+-- For each new fact the living facts near it: one scoped index-only scan each, in one statement. Where more is wanted, also
+-- those that share words with it, and what else is known of its subject or user, be it in other words or another language.
+with /*more*/told as materialized (
+    select item_id, scope_key, tsv from entries
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = any(array[%(model)s, '']) and living
+       and kind = 'fact'
+), known as materialized (
+    select id, scope_key, lower(subject) as subject, subject_user_id, category, importance, valid_from from memories
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'
+), /*end*/given as (
+    select n.*/*more*/, (select string_agg(quote_literal(lexeme), ' | ')::tsquery from unnest(tsvector_to_array(ts_delete(
+               to_tsvector('english', content), tsvector_to_array(to_tsvector('english', subject))))) as lexeme) as words/*end*/
+      from rows from (unnest(%(vectors)b::halfvec[]), jsonb_to_recordset(%(facts)s)
+           as (scope_keys text[], subject text, user_id text, category text, content text)) with ordinality
+           as n(vec, scope_keys, subject, user_id, category, content, place)
+)
+select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.category, m.content,
+       m.valid_from as dated, m.protected, m.private, m.importance::integer, coalesce(1 - e.distance, 0) as similarity
+  from given n
  cross join lateral (
-       select item_id, vec <=> n.vec as distance from entries
-        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = n.scope_key
-          and model = %(model)s and living and kind = 'fact'
-        order by distance limit %(most)s) as e
+       -- each way ranks by itself, and the sum counts
+       select item_id, min(distance) as distance, sum(score) as score from (
+           select item_id, distance, 1.0 / (5 + row_number() over (order by distance)) as score from (
+                  select item_id, vec <=> n.vec as distance from entries
+                   where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = any(n.scope_keys)
+                     and model = %(model)s and living and kind = 'fact'
+                   order by distance limit 5 * %(most)s) as nearest/*more*/
+           union all
+           select item_id, null, 1.0 / (5 + rank() over (order by ts_rank(tsv, n.words) desc))
+             from told where scope_key = any(n.scope_keys) and tsv @@ n.words
+           union all
+           select id, null, case when category = n.category then 0.25 else 0.125 end / (1 + row_number() over (
+                  partition by category = n.category
+                  order by subject = lower(n.subject) desc, importance desc, valid_from desc, id))
+             from known where scope_key = any(n.scope_keys) and (subject = lower(n.subject) or subject_user_id = n.user_id)/*end*/
+           ) as found group by item_id order by score desc, distance limit %(most)s) as e
  cross join lateral (
-       select id, version, content, valid_from, protected, private, importance from memories
-        where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
- order by n.place, e.distance;
+       select * from memories where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
+ order by n.place, e.score desc, e.distance;
 
 -- unabsorbed --
 -- Reflections that wait in each scope key; a protected one stays where it is.

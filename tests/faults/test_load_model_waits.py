@@ -91,7 +91,7 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     await memory.form(ANA)
     await memory.recall(ANA, "Where did Ana live?", search="always")
     await memory.query(ANA, "Where did Ana live?")
-    model.answer(FACTS, facts(fact(BERGEN)))
+    model.answer(FACTS, facts(fact(BERGEN.replace("Bergen", "Turin"))))
     await memory.observe(ANA, turns(*SAID, "And then."))
     await memory.form(ANA)
     await memory.consolidate(ANA, "user:ana", force=True)

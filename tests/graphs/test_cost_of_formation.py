@@ -39,29 +39,33 @@ SHORT = reflection("Ana wants short answers.")
 
 
 @pytest.mark.parametrize(
-    ("found", "drawn", "steps", "batches"),
+    ("known", "found", "drawn", "steps", "batches"),
     [
-        (facts(), reflections(), [FACTS, REFLECTIONS], 0),
-        (facts(fact(OSLO), fact(FERRY, 2)), reflections(user=[SHORT]), [FACTS, REFLECTIONS], 2),
-        (facts(fact(OSLO), fact(BERGEN, 2)), reflections(), [FACTS, DECISIONS, REFLECTIONS], 2),
+        (True, facts(), reflections(), [FACTS, REFLECTIONS], 0),
+        (False, facts(fact(OSLO), fact(FERRY, 2)), reflections(user=[SHORT]), [FACTS, REFLECTIONS], 2),
+        (True, facts(fact(FERRY), fact(BERGEN, 2)), reflections(), [FACTS, DECISIONS, REFLECTIONS], 2),
     ],
-    ids=["nothing to keep", "no pair to check", "a pair to check"],
+    ids=["nothing to keep", "nothing to change", "a fact that may change"],
 )
 async def test_each_step_that_is_needed_costs_one_request(
     memory: Mnemic,
     model: LoopbackModel,
+    known: bool,
     found: ExtractFactsOutput,
     drawn: ExtractReflectionsOutput,
     steps: list[str],
     batches: int,
 ) -> None:
+    if known:
+        await memory.remember(ANA, OSLO, category="projects")
+    before = len(model.embedding_requests)
     model.answer(FACTS, found)
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
+    model.answer(DECISIONS, decisions(decision(2, "DELETE", 1, text=BERGEN)))
     model.answer(REFLECTIONS, drawn)
     await say(memory, ANA, *SAID)
 
     assert asked(model) == steps
-    assert len(model.embedding_requests) == batches
+    assert len(model.embedding_requests) - before == batches
 
 
 async def test_every_step_uses_the_model_of_its_tier_and_its_tokens_are_recorded(
@@ -69,7 +73,8 @@ async def test_every_step_uses_the_model_of_its_tier_and_its_tokens_are_recorded
 ) -> None:
     for key in ("user:ana", "session:s1"):
         await memory.configure_scope(ANA, ScopeSettings(scope_key=key, threshold=1))
-    model.answer(FACTS, facts(fact(OSLO), fact(BERGEN, 2)))
+    await memory.remember(ANA, OSLO, category="projects")
+    model.answer(FACTS, facts(fact(BERGEN)))
     model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
     model.answer(REFLECTIONS, reflections(user=[SHORT], session=[reflection("The sail plan is open.")]))
     model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))

@@ -47,7 +47,7 @@ CLOSING = [
 
 @pytest.mark.parametrize(("new", "old"), CLOSING)
 def test_another_value_of_the_same_attribute_or_its_end_takes_the_place_of_the_old_fact(new: str, old: str) -> None:
-    assert decided(new, "Mara likes jazz.", old) == Decision(fact=1, event="DELETE", known=[3], text=new)
+    assert decided(new, "Mara likes jazz.", old) == Decision(fact=1, reason="", event="DELETE", known=[3], text=new)
     assert decided(new, old, known_later=True).event == "ADD"
 
 
@@ -69,12 +69,12 @@ BESIDE = [
 
 @pytest.mark.parametrize(("new", "old"), BESIDE)
 def test_everything_else_stands_side_by_side(new: str, old: str) -> None:
-    assert decided(new, old) == Decision(fact=1, event="ADD", known=[], text=new)
+    assert decided(new, old) == Decision(fact=1, reason="", event="ADD", known=[], text=new)
 
 
 @pytest.mark.parametrize("text", ["Mara lives in Braga.", "The harbor opens at nine."])
 def test_what_is_known_is_not_added_again(text: str) -> None:
-    assert decided(text, "Mara likes tea.", text) == Decision(fact=1, event="NONE", known=[3], text="")
+    assert decided(text, "Mara likes tea.", text) == Decision(fact=1, reason="", event="NONE", known=[3], text="")
 
 
 def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:

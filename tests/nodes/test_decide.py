@@ -79,11 +79,12 @@ async def test_a_contradiction_leaves_one_current_fact_and_the_old_one_readable(
 
 async def test_facts_of_one_moment_stand_in_the_order_of_their_messages(memory: Mnemic, model: LoopbackModel) -> None:
     """Hosts often give no times; in which order a model lists the facts tells nothing."""
+    await know(memory, model, GOAT)
     model.answer(FACTS, facts(fact(BERGEN, 2), fact(OSLO, 1)))
-    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
     await memory.observe(ANA, [{"role": "user", "content": text} for text in ("Oslo.", "Bergen.", "Well.", "Well.")])
     await memory.form(ANA)
-    assert await contents(memory, ANA) == [BERGEN]
+    prompt = last_prompt(model, DECISIONS)
+    assert prompt.index(f"]: {OSLO}") < prompt.index(f"]: {BERGEN}")
 
 
 TURIN = "Ana lives in Turin with two cats."
@@ -92,47 +93,33 @@ DOG, BIRD = "Ana lives in Oslo with a dog.", "Ana lives in Oslo with a bird."
 ALL = "Ana lives in Oslo with two cats, a dog and a bird."
 CAT, CATS = "Ana lives in Oslo with one cat.", "Ana lives in Oslo with cats."
 GOAT = "A brown goat called Alma sleeps in the old barn behind the mill."
-MOVED = GOAT.replace("old barn", "new barn")
 #: What is known, what is new, what is decided on it; which facts live then, and which are closed.
 DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str], list[str]]] = {
     "an update": ([OSLO], [DOG], [decision(1, "UPDATE", 1, text=ALL)], [ALL], [OSLO]),
-    # known to the dog: 1 the cats; known to the bird: 2 the cats, 3 the dog
-    "two updates to one text": (
+    "what is closed already": (
         [OSLO],
         [DOG, BIRD],
-        [decision(1, "UPDATE", 1, text=ALL), decision(2, "UPDATE", 2, text=ALL)],
+        [decision(1, "UPDATE", 1, text=ALL), decision(2, "UPDATE", 1, text=BIRD + " And a dog.")],
         [BIRD, ALL],
         [OSLO],
     ),
+    "several at once": ([OSLO, GOAT], [BERGEN], [decision(1, "DELETE", 1, 2)], [BERGEN], [GOAT, OSLO]),
     "a repeat": ([OSLO], [AGAIN], [decision(1, "NONE", 1)], [OSLO], []),
-    # known to fact 1 (again): 1 Oslo; known to fact 2 (Turin): 2 Oslo, 3 again
-    "what falls itself closes nothing": (
-        [OSLO], [AGAIN, TURIN], [decision(1, "NONE", 1), decision(2, "DELETE", 2, 3, text=TURIN)], [TURIN], [OSLO]
+    "a repeat and an end of the same": (
+        [OSLO], [AGAIN, TURIN], [decision(1, "NONE", 1), decision(2, "DELETE", 1, text=TURIN)], [TURIN], [OSLO]
     ),
-    "who corrects themselves": (
-        [], [OSLO, BERGEN], [decision(1, "DELETE", 1, text=BERGEN)], [BERGEN], [OSLO]
+    "facts of one batch": (
+        [], [OSLO, BERGEN], [decision(1, "DELETE", 1), decision(2, "DELETE", 1)], [BERGEN, OSLO], []
     ),
     "who returns to an old truth in one breath": (
         [OSLO], [BERGEN, OSLO], [decision(1, "DELETE", 1)], [BERGEN, OSLO], []
     ),
-    "three words in a row": (
-        [],
-        [OSLO, BERGEN, TURIN],
-        [decision(1, "DELETE", 1, text=BERGEN), decision(2, "DELETE", 2, 3, text=TURIN)],
-        [TURIN],
-        [BERGEN, OSLO],
+    "who names an old truth, and then its end": (
+        [OSLO], [OSLO, BERGEN], [decision(1, "DELETE", 1)], [BERGEN], [OSLO]
     ),
     "a repeat that says more": ([OSLO], [BERGEN], [decision(1, "NONE", 1)], [BERGEN, OSLO], []),
     "an update that says less": (
         [OSLO], [BERGEN], [decision(1, "UPDATE", 1, text="Ana lives with two cats in a flat.")], [BERGEN, OSLO], []
-    ),
-    # 1 is shown for the city, 2 for the goat
-    "numbers shown for another fact": (
-        [OSLO, GOAT],
-        [BERGEN, MOVED],
-        [decision(1, "DELETE", 2, text=BERGEN), decision(2, "DELETE", 1, text=MOVED)],
-        [GOAT, MOVED, BERGEN, OSLO],
-        [],
     ),
     # 1, the nearest, says that already
     "an update to another one's text": (
@@ -148,6 +135,7 @@ UNTRUSTED: dict[str, list[Decision]] = {
     "empty": [decision(1, "UPDATE", 1, text="")],
     "unknown repeat": [decision(1, "NONE", 99)],
     "foreign": [decision(7, "DELETE", 1)],
+    "an endless reason": [decision(1, "DELETE", 1, text=BERGEN, reason="It says so. " * 40)],
     "twice": [decision(1, "ADD"), decision(1, "DELETE", 1, text=BERGEN)],
 }
 
@@ -183,7 +171,7 @@ async def test_one_run_closes_few_facts_beyond_the_one_that_it_renews(
     await know(memory, model, *boats)
     await learn(memory, model, [since], decision(1, event, *range(1, 6), text=since))
 
-    assert last_prompt(model, DECISIONS).count("known ") >= 5
+    assert last_prompt(model, DECISIONS).count("\n  known ") >= 5
     assert len(await closed(memory)) == most
     assert since in await contents(memory, ANA)
 
@@ -291,12 +279,8 @@ FORMED: dict[str, tuple[list[tuple[tuple[str, ...], list[Decision]]], set[Edge]]
     "in one batch": ([(("ferry", "boat", "mast"), [])], {("boat", "ferry", cosine(20))}),
     # what a fact replaces is known by the supersession
     "not what is deleted": (
-        [(("ferry", "quay"), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)])],
-        {("quay", "ferry", cosine(56)), ("boat", "quay", cosine(36))},
-    ),
-    # boat, ferry
-    "not what the run itself closes": (
-        [(("quay",), []), (("ferry", "boat"), [decision(1, "DELETE", 2)])], {("boat", "quay", cosine(36))}
+        [(("ferry",), []), (("boat",), [decision(1, "DELETE", 1, text=BOTH)]), (("quay",), [])],
+        {("quay", "boat", cosine(36))},
     ),
     "not what is known already": ([(("ferry",), []), (("ferry", "boat"), [])], {("boat", "ferry", cosine(20))}),
 }  # fmt: skip

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -209,16 +209,8 @@ async def run_once(memory: Mnemic, who: Any) -> dict[str, Any]:
     return result
 
 
-KNOWN = uuid4()
-
-
 def rated(*importances: int) -> list[NewMemory]:
     return [replace(memory(f"m{place}"), importance=rating) for place, rating in enumerate(importances)]
-
-
-def closes(old: NewMemory | UUID, new: NewMemory) -> Supersession:
-    old_id, version = (old, 1) if isinstance(old, UUID) else (old.id, 0)
-    return Supersession(old_id, version, new.id, MORNING)
 
 
 def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> None:
@@ -229,38 +221,13 @@ def test_the_most_important_stay_in_their_order_and_among_equals_the_first() -> 
     assert most_important(new, 0) == []
 
 
-def test_what_a_stale_fact_was_to_close_its_successor_closes() -> None:
-    stale, current, other = rated(5, 1, 1)
-    closing = [closes(KNOWN, stale), closes(stale, current)]
-
-    assert within_cap([stale, current, other], closing, 2) == ([current, other], [closes(KNOWN, current)])
-
-
-@st.composite
-def runs(draw: st.DrawFn) -> tuple[list[NewMemory], list[Supersession], int]:
-    """New memories, closings among them (a later one closes an earlier one) and of known facts, and a cap."""
-    new = rated(*draw(st.lists(st.integers(1, 5), max_size=7)))
-    closing: list[Supersession] = []
-    for place in range(len(new)):
-        if draw(st.booleans()):
-            closing.append(closes(uuid4(), new[place]))
-        if place + 1 < len(new) and draw(st.booleans()):
-            closing.append(closes(new[place], new[draw(st.integers(place + 1, len(new) - 1))]))
-    return new, closing, draw(st.integers(0, 8))
-
-
-@given(runs())
-def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: tuple[list[NewMemory], list[Supersession], int]) -> None:
-    new, closing, most = run
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), max_size=7), st.integers(0, 8) | st.none())
+def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: list[tuple[int, int]], most: int | None) -> None:
+    new = rated(*(rating for rating, _ in run))
+    closed = [(fact, count) for fact, (_, count) in zip(new, run, strict=True)]
+    closing = [Supersession(uuid4(), 1, fact.id, MORNING) for fact, count in closed for _ in range(count)]
     kept, rows = within_cap(new, closing, most)
     ids = {memory.id for memory in kept}
-    made = {memory.id for memory in new}
 
-    assert len(kept) <= most
-    assert [memory for memory in new if memory in kept] == kept
-    assert all(row.new_id in ids and (row.old_id in ids or row.old_id not in made) for row in rows)
-    closed = {row.old_id for row in closing}
-    assert ids & closed <= {row.old_id for row in rows}
-    if len(new) > most:
-        dropped = [memory.importance for memory in new if memory.id not in ids | closed]
-        assert min((memory.importance for memory in kept), default=9) >= max(dropped, default=0)
+    assert kept == (new if most is None else most_important(new, most))
+    assert rows == [row for row in closing if row.new_id in ids]

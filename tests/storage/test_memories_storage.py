@@ -117,6 +117,34 @@ async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> 
     assert [item.id for item in best] == [far.id]
 
 
+async def test_candidates_are_found_by_meaning_words_and_subject_in_the_keys_of_each_place_alone(db: Database) -> None:
+    def about(content: str, subject: str, key: str = "user:ana", importance: int = 2) -> NewMemory:
+        return replace(memory(content, key=key), subject=subject, importance=importance)
+
+    new = about("The ferry leaves at nine.", "Ferry")
+    near, words = about("Boats go in the morning.", "Boats"), about("At ten the ferry is there.", "Quay")
+    same, lesser = about("Sie fährt jetzt um zehn.", "ferry", importance=4), about("Ein Schiff.", "FERRY")
+    theirs, closed = about("Another ferry leaves.", "Ferry", "group:pier"), about("The ferry leaves at six.", "Ferry")
+    pending = about("A ferry leaves.", "Pier")
+    everything = (near, words, same, lesser, theirs, closed, pending)
+    vectors = {item.id: direction(90) for item in everything} | {near.id: direction(10), pending.id: None}
+    await remember(db, ME, *everything, vectors=vectors)
+    await supersede(db, closed.id, 1)
+    async with db.scoped(ME) as scoped:
+
+        async def found(most: int, *keys: str) -> list[tuple[int, uuid.UUID]]:
+            given = [[*keys], ["user:bob"]]
+            rows = await memories.candidates(scoped, [new] * 2, given, [direction(0)] * 2, model=MODEL, most=most)
+            assert {(row.id, round(row.similarity, 2)) for row in rows} >= {(near.id, 0.98)}
+            return [(row.place, row.id) for row in rows]
+
+        own = await found(9, "user:ana")
+        assert sorted(own) == sorted((0, item.id) for item in (near, words, same, lesser, pending))
+        assert own.index((0, same.id)) < own.index((0, lesser.id))
+        assert {item for _, item in await found(9, "user:ana", "group:pier")} == {item for _, item in own} | {theirs.id}
+        assert len(await found(3, "user:ana")) == 3
+
+
 async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     old, new = memory("old model"), memory("new model")
     await remember(db, ME, old, vectors={old.id: direction(0, size=4)}, model="old")

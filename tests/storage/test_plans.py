@@ -96,13 +96,13 @@ def touched(scan: Node) -> float:
     return rows
 
 
-def assert_only_the_visible(scans: list[Node]) -> None:
+def assert_only_the_visible(scans: list[Node], keys: int = 2) -> None:
     for scan in scans:
         assert scan.get("Index Name") == "entries_scope", scan["Node Type"]
         condition = scan["Index Cond"]
         assert "(agent_id = $" in condition
-        # the statement's own keys, and those of the policy
-        assert condition.count("scope_key = ANY") == 2, condition
+        # the statement's own keys, those of the policy, and where it asks for each fact by itself, that fact's
+        assert condition.count("scope_key = ANY") == keys, condition
         assert "InitPlan" in condition
         assert touched(scan) <= ENTRIES_EACH
 
@@ -155,11 +155,29 @@ async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database
         keys = ["user:7", "agent:harbor", "user:8"]
         await memories.similar(scoped, keys, [VECTOR] * len(keys), model=MODEL, most=5)
     (scan,) = scoped.scans("entries")
+    assert_neighbours(scan, loops=len(keys))
+
+
+async def test_the_candidates_of_new_facts_are_that_and_one_look_at_what_is_visible(database: Database) -> None:
+    facts = [replace(memory("The ferry has moved to the lighthouse."), subject="Ferry", subject_user_id="7")] * 3
+    async with explaining(database) as scoped:
+        keys = [["user:7", "group:pier"], ["agent:harbor"], ["user:8"]]
+        await memories.candidates(scoped, facts, keys, [VECTOR] * len(keys), model=MODEL, most=12)
+    by_meaning, by_words = sorted(scoped.scans("entries"), key=lambda scan: -scan["Actual Loops"])
+    assert_neighbours(by_meaning, loops=len(keys))
+    assert_only_the_visible([by_words])
+    known, *found = sorted(scoped.scans("memories"), key=lambda scan: scan["Actual Loops"])
+    assert (known["Actual Loops"], [scan["Index Name"] for scan in found]) == (1, ["memories_pkey"])
+    assert "scope_key = ANY" in json.dumps([node.get("Index Cond") for node in scoped.nodes])
+    assert touched(known) <= ENTRIES_EACH
+
+
+def assert_neighbours(scan: Node, loops: int) -> None:
     assert scan["Node Type"] == "Index Only Scan"
-    assert_only_the_visible([scan])
+    assert_only_the_visible([scan], keys=3)
     assert "(model = $" in scan["Index Cond"]
-    assert "scope_key = n.scope_key" in scan["Index Cond"]
-    assert scan["Actual Loops"] == len(keys)
+    assert "scope_key = ANY (n.scope_keys)" in scan["Index Cond"]
+    assert scan["Actual Loops"] == loops
 
 
 @pytest.mark.parametrize(("always", "facts"), [([], 0), (["tone"], 0), (["profile"], ENTRIES_EACH // 2)])
@@ -181,11 +199,12 @@ async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> N
         async with database.scoped(WHO) as scoped:
             await run_search(scoped)
             await memories.similar(scoped, ["user:7"], [VECTOR], model=MODEL, most=5)
+            await memories.candidates(scoped, [memory("A ferry.")], [["user:7"]], [VECTOR], model=MODEL, most=5)
     async with database.catalog() as connection:
         cursor = await connection.execute(
             "select generic_plans > 5, custom_plans from pg_prepared_statements where statement ~ 'from entries'"
         )
-        assert await cursor.fetchall() == [(True, 0)] * 2
+        assert await cursor.fetchall() == [(True, 0)] * 3
 
 
 async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_too(db: Database) -> None:

@@ -46,6 +46,7 @@ def scripted_model() -> Iterator[LoopbackModel]:
     """A model that finds nothing worth keeping until it is told; a decision or a consolidation it must be told."""
     with LoopbackModel() as model:
         model.answer(FACTS, facts())
+        model.answer(DECISIONS, decisions())
         model.answer(REFLECTIONS, reflections())
         model.answer(OBSERVATIONS, observations())
         yield model
@@ -119,8 +120,8 @@ def decisions(*made: Decision) -> DecideOutput:
     return DecideOutput(decisions=list(made))
 
 
-def decision(fact: int, event: Any, *known: int, text: str = "") -> Decision:
-    return Decision(fact=fact, event=event, known=list(known), text=text)
+def decision(fact: int, event: Any, *known: int, text: str = "", reason: str = "It says so.") -> Decision:
+    return Decision(fact=fact, reason=reason, event=event, known=list(known), text=text)
 
 
 def consolidation(text: str) -> WriteConsolidationOutput:

@@ -1,0 +1,103 @@
+"""Which stored facts a decision on new ones is shown: those that each may change, as far as they can be read. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, zip_longest
+from typing import Final
+from uuid import UUID
+
+from mnemic.operations.messages.transcript import speakers
+from mnemic.policy.formation.sharing import gives_orders
+from mnemic.policy.text.shape import count_tokens, display_name, fit
+from mnemic.policy.text.words import sentences
+from mnemic.prompts.extraction import DecideInput, ShownFact
+from mnemic.state.formation import SimilarFact
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.records import Memory, Message, NewMemory, Standing
+
+#: By the id of a new fact: those that it may change, the likeliest first.
+Candidates = Mapping[UUID, Sequence[SimilarFact]]
+
+#: Of the tokens that candidates may have, a third is added for what stands in context.
+_CONTEXT_SHARE: Final = 3
+
+
+def changeable_keys(facts: Iterable[NewMemory], batch: Sequence[Message], identity: Identity) -> list[list[str]]:
+    """For each new fact the scope keys in which it may change anything.
+
+    What is shared may end what its speakers said for themselves. What a person says may end what is true of the
+    groups, unless it was said in confidence or anybody in the batch orders the memory about. Nobody ends what
+    belongs to somebody else, nor what is everybody's but by what is itself everybody's.
+    """
+    users = [scope_key("user", user) for user in speakers(batch)]
+    groups = [scope_key("group", group) for group in identity.group_ids]
+    is_ordered = any(gives_orders(text) for message in batch for text in (message.content, message.author))
+    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users, "user": [] if is_ordered else groups}
+    return [[fact.scope_key, *([] if fact.private else also[split_scope_key(fact.scope_key)[0]])] for fact in facts]
+
+
+def within_tokens(candidates: Candidates, most: int, names: Mapping[str, str]) -> dict[UUID, list[SimilarFact]]:
+    """The likeliest of each fact, then the next ones, as far as the tokens reach; what is shown twice costs once."""
+    kept: dict[UUID, list[SimilarFact]] = {new_id: [] for new_id in candidates}
+    counted: set[UUID] = set()
+    for row in zip_longest(*([(new_id, old) for old in near] for new_id, near in candidates.items())):
+        for new_id, old in filter(None, row):
+            tokens = 0 if old.id in counted else count_tokens(f"  known {_shown(999, old, names).line()}")
+            if tokens <= most:
+                most -= tokens
+                counted.add(old.id)
+                kept[new_id].append(old)
+    return {new_id: near for new_id, near in kept.items() if near}
+
+
+def concerned(facts: Iterable[NewMemory], candidates: Candidates) -> list[tuple[NewMemory, dict[int, SimilarFact]]]:
+    """The facts that a decision is needed on, each with what it may name; an old fact has one number wherever it is."""
+    unused = count(1)
+    numbers: dict[UUID, int] = {}
+    return [
+        (fact, {numbers.get(old.id) or numbers.setdefault(old.id, next(unused)): old for old in candidates[fact.id]})
+        for fact in facts
+        if candidates.get(fact.id)
+    ]
+
+
+def shown_to_decide(
+    facts: Iterable[NewMemory], candidates: Candidates, names: Mapping[str, str], context: Sequence[str] = ()
+) -> DecideInput:
+    """What the step is given.
+
+    Args:
+        names: display names of scope keys, where the host gave one.
+        context: as `standing_lines`.
+    """
+    shown = [
+        _shown(number, fact, names)._replace(known=tuple(_shown(place, old, names) for place, old in known.items()))
+        for number, (fact, known) in enumerate(concerned(facts, candidates), start=1)
+    ]
+    return DecideInput(tuple(shown), tuple(context))
+
+
+def standing_lines(standing: Iterable[Standing], names: Mapping[str, str], *, is_own: bool, most: int) -> list[str]:
+    """What stands in context, sentence by sentence, as far as a share of these tokens reaches; reflections first.
+
+    Where others speak than the run's own user, nobody's own memory may colour what is decided on theirs.
+    """
+    parts = [part for part in standing if part.scope != "session" and (is_own or part.scope != "user")]
+    texts = [(part, memory) for part in parts for memory in reversed(part.texts)]
+    lines = [line for part, memory in texts for line in _lines(_whose(part.scope_key, names), memory)]
+    return fit(lines, tokens=count_tokens, budget=most // _CONTEXT_SHARE)
+
+
+def _lines(whose: str, memory: Memory) -> list[str]:
+    said = (sentence for line in memory.content.splitlines() for sentence in sentences(line))
+    return [f"[{memory.valid_from:%Y-%m-%d}; {whose}; {memory.kind}]: {sentence}" for sentence in said]
+
+
+def _shown(number: int, fact: NewMemory | SimilarFact, names: Mapping[str, str]) -> ShownFact:
+    dated = fact.valid_from if isinstance(fact, NewMemory) else fact.dated
+    whose = _whose(fact.scope_key, names)
+    return ShownFact(number, fact.content, dated, (), whose, fact.subject, fact.category, fact.importance)
+
+
+def _whose(key: str, names: Mapping[str, str]) -> str:
+    scope, owner = split_scope_key(key)
+    return f"{scope} {names.get(key) or display_name(owner)}"

@@ -1,0 +1,189 @@
+"""Which known facts a decision is shown, and in whose memory it may close them."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, within_tokens
+from mnemic.operations.formation.decisions import apply_decisions
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.shape import count_tokens
+from mnemic.prompts.extraction import Decision
+from mnemic.service.memory import Mnemic
+from mnemic.state.formation import SimilarFact
+from mnemic.state.records import NewMemory
+from mnemic.storage import memories
+from tests.support.loopback import LoopbackModel, Request
+from tests.support.scripted import (
+    DECISIONS,
+    DIMENSIONS,
+    FACTS,
+    asked,
+    contents,
+    decision,
+    decisions,
+    fact,
+    facts,
+    last_prompt,
+    turns,
+)
+from tests.support.worlds import MORNING, direction, identity, memory, message, remember
+
+ANA = identity("ana", session="s1", groups=["crew"])
+#: What an embedder takes for its opposite.
+MOVED = "Ana moved to Bergen on 2 May."
+LATER = MORNING + timedelta(days=60)
+
+
+def far_apart(request: Request) -> list[list[float]]:
+    """What is new lies opposite to all that is known, and other facts in between."""
+    return [[*direction(180 if MOVED in text else 0, size=DIMENSIONS)] for text in request["input"]]
+
+
+async def known(resources: Resources, *new: NewMemory) -> None:
+    """Facts as an earlier run stored them."""
+    vectors = {item.id: direction(90 if "Filler" in item.content else 0, size=DIMENSIONS) for item in new}
+    also = [item.scope_key for item in new]
+    await remember(resources.database, ANA, *new, also=also, vectors=vectors, model=resources.embedder.name)
+
+
+async def learn(memory: Mnemic, model: LoopbackModel, *texts: str, made: Any = (), **given: Any) -> None:
+    model.answer_embeddings(far_apart)
+    model.answer(FACTS, facts(*(fact(text, category="profile", **given) for text in texts)))
+    model.answer(DECISIONS, decisions(*made))
+    await memory.observe(ANA, turns("I moved.", "Well.", "So it is.", "Good."))
+    await memory.form(ANA)
+
+
+def about(content: str, *, key: str = "user:ana", subject: str = "Ana", **given: Any) -> NewMemory:
+    user = key.removeprefix("user:") if key.startswith("user:") else None
+    return replace(memory(content, key=key, subject_user=user), subject=subject, **given)
+
+
+FILLER = [about(f"Filler number {place}.", category="goals") for place in range(30)]
+HIDDEN = {
+    "other words": about("She rents a flat above a bakery."),
+    "another language": about("Ana wohnt in Oslo.", importance=4),
+    "a word in common": about("The harbor of Bergen is closed.", key="group:crew", subject="Harbor", category="tasks"),
+    "the group's": about("Ana sits in the Oslo office.", key="group:crew"),
+}
+
+
+@pytest.mark.parametrize("old", HIDDEN.values(), ids=HIDDEN)
+async def test_what_a_new_fact_may_end_is_shown_however_far_its_words_lie(
+    memory: Mnemic, model: LoopbackModel, resources: Resources, old: NewMemory
+) -> None:
+    await known(resources, old, *FILLER)
+    async with resources.database.scoped(ANA) as scoped:  # control: by their cosine alone none is among so many
+        name, vector = resources.embedder.name, [direction(180, size=DIMENSIONS)]
+        near = await memories.similar(scoped, ["user:ana"], vector, model=name, most=12)
+    assert old.id not in {item.id for item in near}
+
+    await learn(memory, model, MOVED)
+    assert f"]: {old.content}" in last_prompt(model, DECISIONS)
+
+
+async def test_both_sides_are_shown_whole_and_facts_of_one_batch_are_not_known(
+    memory: Mnemic, model: LoopbackModel, resources: Resources
+) -> None:
+    await known(resources, HIDDEN["the group's"], about("Ana is shy]; core.", kind="reflection"))
+    await learn(memory, model, MOVED, "Ana sold her flat.")
+
+    shown = last_prompt(model, DECISIONS).partition("<facts>\n")[2]
+    assert shown.startswith(
+        f"new 1 [2026-03-02; user Ana; Ana; profile; 3]: {MOVED}\n  known 1 [2026-03-02; group Crew;"
+    )
+    assert "\nnew 2 [2026-03-02; user Ana; Ana; profile; 3]: Ana sold her flat.\n  known from above: 1\n" in shown
+    assert shown.count("  known ") == 2
+    assert "- [2026-03-02; user Ana; reflection]: Ana is shy]; core." in last_prompt(model, DECISIONS)
+
+
+async def test_several_facts_of_several_scope_keys_end_at_once_and_stay_readable(
+    memory: Mnemic, model: LoopbackModel, resources: Resources
+) -> None:
+    await known(resources, *HIDDEN.values())
+    await learn(memory, model, MOVED, made=[decision(1, "DELETE", 1, 2, 3)])
+
+    everything = await memory.memories(ANA, ["fact"], with_closed=True)
+    closed = [item for item in everything if item.state == "superseded"]
+    assert (len(closed), len({item.superseded_by for item in closed})) == (3, 1)
+    assert MOVED in await contents(memory, ANA)
+
+
+@pytest.mark.parametrize("event", ["UPDATE", "NONE"])
+async def test_nothing_is_carried_from_one_scope_key_to_another(
+    memory: Mnemic, model: LoopbackModel, resources: Resources, event: str
+) -> None:
+    office = HIDDEN["the group's"]
+    await known(resources, office)
+    await learn(memory, model, MOVED, made=[decision(1, event, 1, text=MOVED)])
+    assert await contents(memory, ANA) == sorted([office.content, MOVED])
+
+
+OTHERS = {
+    "somebody else's": (about("Ana lives in Oslo.", key="user:bo"), {}),
+    "everybody's": (about("Ana lives in Oslo.", key="agent:harbor"), {}),
+    "the group's, in confidence": (about("Ana lives in Oslo.", key="group:crew"), {"private": True}),
+}
+
+
+@pytest.mark.parametrize(("old", "given"), OTHERS.values(), ids=OTHERS)
+async def test_what_a_person_says_ends_nothing_of_others(
+    memory: Mnemic, model: LoopbackModel, resources: Resources, old: NewMemory, given: dict[str, Any]
+) -> None:
+    await known(resources, old)
+    await learn(memory, model, MOVED, **given)
+    assert DECISIONS not in asked(model)
+
+
+def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
+    said = [message("We moved."), message("So did I.", user="bo")]
+    ordered = [*said, message("Forget everything about Bo.")]
+    crew = identity("ana", session="s1", groups=["crew", "pier"])
+    users = ["user:ana", "user:bo"]
+    for key, batch, keys in (
+        ("user:ana", said, ["user:ana", "group:crew", "group:pier"]),
+        ("user:ana", ordered, ["user:ana"]),
+        ("group:crew", said, ["group:crew", *users]),
+        ("agent:harbor", said, ["agent:harbor", "group:crew", "group:pier", *users]),
+    ):
+        assert changeable_keys([about(MOVED, key=key)], batch, crew) == [keys]
+
+
+def similar(place: int, content: str, number: int, key: str = "user:ana") -> SimilarFact:
+    new = about(content, key=key)
+    return SimilarFact(
+        place=place, id=type(new.id)(int=number), version=1, scope_key=key, subject="Ana", category="profile",
+        content=content, dated=MORNING, protected=False, private=False, importance=3, similarity=0.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [0, 30, 100, 200, 10_000])
+def test_the_likeliest_of_each_come_first_and_the_tokens_hold(most: int) -> None:
+    new = [about(f"Ana has boat {place}.") for place in range(4)]
+    near = {
+        item.id: [similar(place, f"Ana has {'old ' * rank}boat {rank}.", rank + 1) for rank in range(place, place + 12)]
+        for place, item in enumerate(new)
+    }
+    kept = within_tokens(near, most, {})
+    lines = shown_to_decide(new, kept, {}).variables()["facts"].splitlines()
+    assert sum(count_tokens(line) for line in lines if line.startswith("  known ") and "above" not in line) <= most
+    assert all(near[new_id][: len(rows)] == rows or most < 10_000 for new_id, rows in kept.items())
+    assert (kept == near) == (most == 10_000)
+    if most >= 100:
+        assert all(kept[item.id][0] == near[item.id][0] for item in new)
+
+
+def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:
+    new = [about("Ana moved to Bergen."), about("Ana has left Oslo.")]
+    old, other = similar(0, "Ana lives in Oslo.", 1), similar(1, "Ana lives by the sea.", 2)
+    near = {new[0].id: [old], new[1].id: [other, replace(old, place=1)]}
+    assert [[*numbered] for _, numbered in concerned(new, near)] == [[1], [2, 1]]
+
+    made = [Decision(fact=number, reason="", event="DELETE", known=[1], text="") for number in (1, 2)]
+    outcome = apply_decisions(new, near, made, deletions=3, foreign=set())
+    assert {old_id: change.new_id for old_id, change in outcome.closing.items()} == {old.id: new[0].id}
+    foreign = [Decision(fact=1, reason="", event="DELETE", known=[2], text="")]
+    assert apply_decisions(new, near, foreign, deletions=3, foreign=set()).closing == {}
