@@ -8,12 +8,13 @@ from typing import Final
 from uuid import uuid4
 
 from mnemic.models.embedders import Vector
+from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related
-from mnemic.operations.messages.transcript import group_name, own_words
+from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
-from mnemic.policy.formation.sharing import Draft
+from mnemic.policy.formation.sharing import Draft, is_typed
 from mnemic.policy.text.shape import display_name, new_memory, require_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.tools import PROBLEMS
@@ -42,13 +43,13 @@ async def remember(
 ) -> Remembered:
     """Stores a fact or a core memory, or names the memory that says the same.
 
-    A wider scope than the user's counts only through the gate that formation's texts pass (`policy.formation.sharing`);
-    else it is the user's own. A fact near a living one is added and related to it, for no model decides here: the
-    answer names what it may replace.
+    A wider scope than the user's counts only through the rules of formation (`policy.formation.sharing`); else it is
+    the user's own. A fact near a living one is added and related to it, for no model decides here: the answer names
+    what it may replace.
 
     Args:
-        conversation: where a model asks, whose word counts only as far as users said the same. None: it is the
-            caller's own word.
+        conversation: where a model asks, whose word counts only as far as the run's user typed the same. None: it
+            is the caller's own word.
 
     Raises:
         CategoryRefusedError: the role may not write into this category.
@@ -67,10 +68,11 @@ async def remember(
         scope="user" if request.kind == "core" and conversation is not None else request.scope,
         text=_sentence(request),
         category=request.category,
-        importance=request.importance,
         private=request.private,
     )
-    return await _store(resources, identity, request.kind, draft, conversation, allowlist.categories)
+    new = await _memory(resources, identity, draft, request.kind, conversation)
+    new = replace(new, importance=request.importance)
+    return await _store(resources, identity, new, conversation, allowlist.categories)
 
 
 async def remember_procedure(
@@ -89,8 +91,9 @@ async def remember_procedure(
         EmbeddingError: it could not be embedded; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
-    draft = Draft(request.scope, _procedure(request), _PROCEDURAL, importance=3, private=False)
-    return await _store(resources, identity, "procedure", draft, conversation, [*allowed, _PROCEDURAL])
+    draft = Draft(request.scope, _procedure(request), _PROCEDURAL, private=False)
+    new = await _memory(resources, identity, draft, "procedure", conversation)
+    return await _store(resources, identity, replace(new, importance=3), conversation, [*allowed, _PROCEDURAL])
 
 
 def _sentence(request: RememberRequest) -> str:
@@ -120,14 +123,9 @@ def _line(text: str, what: str) -> str:
 
 
 async def _store(
-    resources: Resources,
-    identity: Identity,
-    kind: Kind,
-    draft: Draft,
-    conversation: Conversation,
-    categories: Sequence[str],
+    resources: Resources, identity: Identity, new: NewMemory, conversation: Conversation, categories: Sequence[str]
 ) -> Remembered:
-    """Stores a draft as a memory, or names the one that says the same.
+    """Stores a memory, or names the one that says the same.
 
     What is near is looked up within the operation, which holds the agent's head: of equal writes at once, one stores.
 
@@ -138,7 +136,7 @@ async def _store(
         InvalidInputError: the agent has that half of memory switched off.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    new = _memory(identity, draft, kind, conversation)
+    kind = new.kind
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
     async def act(scoped: ScopedTransaction) -> Remembered:
@@ -181,24 +179,32 @@ async def _store_unless_known(
     return Remembered(id=known_id, scope_key=new.scope_key, known=True)
 
 
-def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
-    """The user's memory, or of the wider scope that is wanted where the gate of formation lets it pass."""
+async def _memory(
+    resources: Resources, identity: Identity, draft: Draft, kind: Kind, conversation: Conversation
+) -> NewMemory:
+    """The user's memory, or of the wider scope that is wanted where the rules of sharing let it pass."""
     now = datetime.now(UTC)
     batch = conversation
-    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
+    if batch is None:  # line by line: what marks it bears is looked at, whose word it is not
         author = display_name(identity.user_id or identity.agent_id)
-        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=now)
+        word = Message(
+            id=uuid4(), session_id="", role="user", author=author, user_id=identity.user_id, content="", said_at=now
+        )
         batch = [replace(word, content=line) for line in draft.text.splitlines()]
     own = scope_key("user", identity.user_id) if identity.user_id else ""
-    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
-    key = resolver.resolve(draft._replace(text=_STEP_NUMBER.sub("", draft.text)), own_words(batch), fallback=own)
+    settings = resources.settings if draft.scope == "user" else await agent_settings(resources, identity)
+    groups = group_names(identity, {})
+    resolver = ScopeResolver(batch, identity, groups, settings, has_read_more=conversation is not None)
+    typed = [message for message in batch if is_typed(message, identity.user_id)]
+    unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
+    key, tags = resolver.resolve(unnumbered, typed, fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     scope, owner = split_scope_key(key)
     return replace(
         new_memory(kind, draft.category, key, draft.text, now),
         subject_user_id=owner if scope == "user" else None,
-        importance=draft.importance,
         private=draft.private,
+        tags=tags,
         source_session_id=identity.session_id,
     )

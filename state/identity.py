@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+)
 
 from mnemic.state.checking import first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
@@ -64,6 +73,8 @@ class Identity(BaseModel):
     session_id: HostId | None = None
     role: HostId = SUPERVISOR
     actor_id: HostId | None = None
+    #: Whether what this user types may become everybody's: for operators, and an assistant of one person.
+    teaches_agent: StrictBool = False
 
     if not TYPE_CHECKING:  # type checkers keep the fields' own signature
 

@@ -95,6 +95,8 @@ class Candidate(NamedTuple):
     dated: datetime
     importance: int
     session_id: str | None
+    #: Of a memory, who brought it.
+    author: str | None
     #: Of a message, its number in its session.
     place: int | None
     text: float | None

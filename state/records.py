@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
+
+#: Tag of what would be everybody's, had a person who teaches the agent said it; propagation looks at these.
+CANDIDATE: Final = "candidate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,16 @@ class Memory:
     valid_until: datetime | None
     superseded_by: UUID | None
     source_session_id: str | None
+    #: Who brought it.
+    actor_id: str | None
+    tags: list[str] | None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others than its user or session read it."""
+        return split_scope_key(self.scope_key)[0] in ("group", "agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,7 @@ class NewMemory:
     importance: int = 2
     private: bool = False
     provenance: Provenance = "asserted"
+    tags: tuple[str, ...] = ()
     source_session_id: str | None = None
     source_message_ids: tuple[UUID, ...] = ()
     relations: tuple[Relation, ...] = ()
@@ -200,6 +212,8 @@ class Found:
     dated: datetime
     importance: int
     score: float
+    #: Who brought a memory.
+    author: str | None = None
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
     #: The result it came along with, being related to it; None: it was found itself.

@@ -62,7 +62,7 @@ def held_after(batches: Sequence[Sequence[str]]) -> Held:
     for batch in batches:
         moment += timedelta(days=1)
         lines = tuple(Line(number, _SPEAKER, "user", moment, text) for number, text in enumerate(batch, start=1))
-        given = ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=25)
+        given = ExtractionInput(lines=lines, groups=(), guidance="", categories=(), limit=25)
         for draft in offline.extract_facts(given).facts:
             _decide(held, draft.content, moment)
         orders = offline.extract_reflections(given).user

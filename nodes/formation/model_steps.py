@@ -11,10 +11,10 @@ from typing import TypeVar
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
+from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts, concerned
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.transcript import group_name, speakers
+from mnemic.operations.messages.transcript import group_names, others_words, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
@@ -83,7 +83,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         neighbours,
         output.decisions,
         deletions=resources.settings.deletions_per_run,
-        foreign=foreign_tokens(state["batch"]),
+        others=others_words(state["batch"], identity_of(runtime)),
     )
     changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
     return {
@@ -137,7 +137,8 @@ async def _drafts(
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
     step_input = _step_input(state, identity, resources.categories.formed, standing)
-    resolver = ScopeResolver(state["batch"], identity, step_input.group)
+    settings = resources.settings.overridden(state["overrides"])
+    resolver = ScopeResolver(state["batch"], identity, step_input.groups, settings)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
     def built(answer: Answer) -> MemoryBuilder:
@@ -166,7 +167,7 @@ def _step_input(
             Line(number, message.author, message.role, message.said_at, message.content)
             for number, message in enumerate(batch, start=1)
         ),
-        group=group_name(identity, names),
+        groups=group_names(identity, names),
         guidance=state["guidance"],
         categories=tuple(categories),
         limit=state["max_facts"],

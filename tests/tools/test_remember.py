@@ -3,17 +3,14 @@
 import asyncio
 import re
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.tools import forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.formation import ExplicitScope, Remembered
+from mnemic.state.formation import Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
@@ -236,15 +233,6 @@ async def test_a_mistake_of_the_model_is_answered_with_what_to_do(memory: Mnemic
         assert answer.status == "error", mistake
         assert told in str(answer.content)
         assert "bees" not in str(answer.content)
-
-
-def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared() -> None:
-    new = Remembered(id=uuid.uuid4(), scope_key="user:ana")
-    kept = (new, replace(new, known=True), replace(new, scope_key="group:crew"), replace(new, scope_key="agent:harbor"))
-    scopes: tuple[ExplicitScope, ...] = ("user", "group", "agent")
-    answers = [remember_answer(stored, scope) for stored in kept for scope in scopes]
-    answers += [forget_answer(uuid.uuid4(), was_there) for was_there in (True, False)]
-    assert not any(map(gives_orders, answers))
 
 
 async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
