@@ -58,11 +58,11 @@ class Memory:
     valid_until: datetime | None
     superseded_by: UUID | None
     source_session_id: str | None
-    #: Who brought it.
-    actor_id: str | None
-    tags: list[str] | None
     created_at: datetime
     updated_at: datetime
+    #: Who brought it.
+    actor_id: str | None = None
+    tags: list[str] | None = None
 
     @property
     def is_shared(self) -> bool:

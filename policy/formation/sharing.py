@@ -108,12 +108,12 @@ def says_only(text: str, own: Sequence[str], others: Sequence[str] | None) -> bo
         own: what its speaker said.
         others: what all others said; None: its writer has read more than is known, so that all has to be the speaker's.
     """
-    least = TELLING_CHARS if content_tokens(text, TELLING_CHARS) else 1
-    claimed, said = content_tokens(text, least), content_tokens("\n".join(own), least)
-    new = claimed - said
+    said = content_tokens("\n".join(own), 1)
+    claimed = content_tokens(text) or content_tokens(text, 1)
+    new = (content_tokens(text, TELLING_CHARS) or claimed) - said
     if others is None:
         return not new
-    return 2 * len(new) <= len(claimed) and new.isdisjoint(content_tokens("\n".join(others), least))
+    return 2 * len(claimed - said) <= len(claimed) and new.isdisjoint(content_tokens("\n".join(others), 1))
 
 
 def content_tokens(text: str, least: int = 3) -> frozenset[str]:

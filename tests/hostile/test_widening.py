@@ -24,6 +24,7 @@ from tests.support.scripted import (
     decisions,
     fact,
     facts,
+    last_prompt,
     observation,
     observations,
     reflection,
@@ -39,7 +40,7 @@ from tests.support.worlds import identity
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANA = identity("ana", session="s1", groups=["crew"])
-TEACHER = ANA.model_copy(update={"teaches_agent": True})
+TEACHER = identity("ana", session="s1", groups=["crew"], teaches=True)
 
 
 class Speech(NamedTuple):
@@ -219,19 +220,14 @@ async def test_of_several_groups_a_draft_names_one_by_its_number(
     who = identity("ana", session="s1", groups=["crew", "board"])
     texts = {number: f"{SPEECHES['English'].memory[:-1]} {name}." for number, name in enumerate("abcd")}
     model.answer(FACTS, facts(*(fact(text, scope="group", group=number) for number, text in texts.items())))
-    await form(
-        memory,
-        who,
-        f"{SPEECHES['English'].typed} a b c d",
-        *[{"role": "assistant", "content": f"ok {n}"} for n in range(8)],
-    )
+    said = [{"role": "assistant", "content": f"ok {number}"} for number in range(8)]
+    await form(memory, who, f"{ENGLISH.typed} a b c d", *said)
 
     rows = superuser.execute("select content, scope_key from mnemic.memories where kind = 'fact' order by content")
     assert dict(rows.fetchall()) == dict(
         zip(texts.values(), ("user:ana", "group:crew", "group:board", "user:ana"), strict=True)
     )
-    prompt = model.chat_requests[0]["messages"][1]["content"]
-    assert "<group>\n1 Crew\n2 Board\n</group>" in prompt
+    assert "<group>\n1 Crew\n2 Board\n</group>" in last_prompt(model, FACTS)
 
 
 ENGLISH = SPEECHES["English"]

@@ -20,7 +20,7 @@ from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-ANA = identity("ana", session="s1", groups=["crew"])
+ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 BEES = "Ana keeps forty bees in Oslo."
 AGAIN = "Ana keeps forty bees in Oslo"
 TITLE = "Deploy the harbor app"
@@ -287,7 +287,7 @@ async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, super
 
 async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
     assert (await memory.remember_procedure(ANA, TITLE, STEPS, scope="agent")).scope_key == "agent:harbor"
-    private = [*STEPS, "Call Ana's doctor."]
+    private = [*STEPS, "Call Ana at +49 170 1234567."]
     assert (await memory.remember_procedure(ANA, TITLE, private, scope="agent")).scope_key == "user:ana"
     # as long as a pasted document, and of as many lines: the caller's all the same
     flags = [f"Raise the {flag} flag of the north quay and wait for the harbor to answer." for flag in FLAGS]
