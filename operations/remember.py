@@ -15,12 +15,12 @@ from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
 from mnemic.policy.formation.sharing import Draft, is_typed
-from mnemic.policy.text.shape import display_name, new_memory, require_text
+from mnemic.policy.text.shape import new_memory, require_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.tools import PROBLEMS
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import history, memories, scopes

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from mnemic.policy.text.shape import display_name
 from mnemic.prompts.conversation import as_data, single_line
-from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.identity import Scope, display_name, split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing

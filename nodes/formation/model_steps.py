@@ -18,7 +18,6 @@ from mnemic.operations.messages.transcript import group_names, others_words, spe
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import display_name
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -34,7 +33,7 @@ from mnemic.prompts.extraction import (
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import Memory, NewMemory, Standing
 from mnemic.storage import memories
 

@@ -7,9 +7,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from mnemic.policy.formation.sharing import is_pasted, is_typed
-from mnemic.policy.text.shape import display_name, whole_characters
+from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Message
 
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.

@@ -11,10 +11,9 @@ import pytest_asyncio
 
 from mnemic.operations.formation.builder import Place, ScopeResolver
 from mnemic.operations.run.resources import Resources, open_resources
-from mnemic.policy.text.shape import display_name
 from mnemic.prompts import conversation, memory_context
 from mnemic.service.memory import Mnemic
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.settings import Settings
 from tests.hostile.orders import (
     ORDERS,

@@ -31,7 +31,7 @@ def lines_of(*texts: str, role: Role = "user") -> tuple[Line, ...]:
 
 
 def given_of(lines: tuple[Line, ...], limit: int = 25) -> ExtractionInput:
-    return ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=limit)
+    return ExtractionInput(lines=lines, groups=(), guidance="", categories=(), limit=limit)
 
 
 def drafts_of(lines: tuple[Line, ...], limit: int = 25) -> list[FactDraft]:
