@@ -58,7 +58,7 @@ def _update_line(bullet: Bullet) -> str:
 
 
 def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
-    parts = [f"- {single_line(memory.content)}{_whose(memory.scope_key, memory.actor_id)}" for memory in standing.core]
+    parts = [f"- {single_line(memory.content)}{_whose(memory.scope_key, memory.author)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
     if standing.facts:
@@ -74,7 +74,7 @@ def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
 
 def memory_line(memory: Memory) -> str:
     """One memory of the standing part as it stands in the context."""
-    whose = _whose(memory.scope_key, memory.actor_id)
+    whose = _whose(memory.scope_key, memory.author)
     return f"- [{long_date(memory.valid_from)}] {single_line(memory.content)}{whose}"
 
 

@@ -95,7 +95,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             CategoryRefusedError, InvalidInputError: as `memories`.
         """
         found = await self.memories(identity, limit=limit)
-        return [row for row in found if row.actor_id == identity.actor and row.is_shared]
+        return [row for row in found if row.author == identity.actor]
 
     @check_arguments
     async def unshare(

@@ -65,9 +65,10 @@ class Memory:
     tags: list[str] | None = None
 
     @property
-    def is_shared(self) -> bool:
-        """Whether others than its user or session read it."""
-        return split_scope_key(self.scope_key)[0] in ("group", "agent")
+    def author(self) -> str | None:
+        """Who answers for it to others; None: it is nobody else's to read, or made of what several said."""
+        is_shared = split_scope_key(self.scope_key)[0] in ("group", "agent")
+        return self.actor_id if is_shared and self.provenance != "consolidated" else None
 
 
 @dataclass(frozen=True, kw_only=True)
