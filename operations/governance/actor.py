@@ -43,8 +43,13 @@ class Actor:
 
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
-        return self.database.scoped(self.identity, administers=self.administers, also=self.keys or ())
+        return self.database.scoped(self.identity, administers=self.administers, also=self._concerned)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
-        return await self.database.write(self.identity, act, administers=self.administers, also=self.keys or ())
+        return await self.database.write(self.identity, act, administers=self.administers, also=self._concerned)
+
+    @property
+    def _concerned(self) -> tuple[str, ...]:
+        """What an administrator narrows an act to; a person's transaction has the identity's scope keys alone."""
+        return (self.keys or ()) if self.administers else ()
