@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.operations import remember as remember_module
-from mnemic.operations.formation.builder import ScopeResolver
+from mnemic.operations.formation.builder import Place, ScopeResolver
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call
@@ -147,7 +147,7 @@ async def test_an_executors_user_is_a_model(memory: Mnemic, role: str, key: str)
 
 @pytest.mark.thorough
 async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: "agent:harbor")
+    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: Place("agent:harbor"))
     await call(memory, ANA, "remember", content=DEPLOYS, category="projects", scope="agent")
 
     assert await keys(memory) == ["agent:harbor"]
