@@ -13,7 +13,7 @@ from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.text.details import kept_share, missing_details
-from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, display_name, new_memory
+from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, new_memory
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (
     EMPTY_OR_REPEATING,
@@ -26,7 +26,7 @@ from mnemic.prompts.write_consolidation import (
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes

@@ -14,12 +14,12 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.shape import clean_question, count_tokens, display_name, fit
+from mnemic.policy.text.shape import clean_question, count_tokens, fit
 from mnemic.prompts.memory_context import found_line, render_context
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import Degraded, RecallInput, RecallState
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings

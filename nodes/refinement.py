@@ -14,12 +14,11 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import display_name
 from mnemic.prompts.refine import COMPLETING, RefineInput
 from mnemic.prompts.tools import UNREADABLE_CALL, unknown_tool
 from mnemic.state.checking import validate
 from mnemic.state.graphs import Lease
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.refinement import Batch, Ended, RefinementInput, RefinementResult, RefinementState, ToolCall
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements

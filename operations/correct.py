@@ -37,8 +37,8 @@ _WRITTEN: Final[dict[Kind, str]] = {
 _ABSORBED: Final = "this has gone into a consolidation: remember what is right as a core memory beside that"
 _CLOSED: Final = "this memory is no longer in force: look up with memory_query what is, or remember what is right"
 _SHARED: Final = (
-    "this memory is shared with others, and the new text may not be: that takes users' own words, of some weight, with "
-    "nothing personal or private in them. Remember it for this user alone"
+    "this memory is shared with others, and the new text may not be: that takes the user's own words, with nothing "
+    "personal or private in them. Remember it for this user alone"
 )
 
 
@@ -70,7 +70,7 @@ async def correct(
     if text == old.content:
         return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
     now = datetime.now(UTC)
-    new = _successor(identity, old, text, now, conversation)
+    new = await _successor(resources, identity, old, text, now, conversation)
     vectors = await resources.embedder.embed([new.search_text]) if new.kind in memories.INDEXED else []
 
     async def act(scoped: ScopedTransaction) -> Corrected:
@@ -140,13 +140,16 @@ def _checked(content: str, kind: Kind) -> str:
     return checked_procedure(validate(ProcedureRequest, {"title": title.strip(), "steps": steps}, strict=None))
 
 
-def _successor(identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation) -> NewMemory:
+async def _successor(
+    resources: Resources, identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation
+) -> NewMemory:
     scope = split_scope_key(old.scope_key)[0]
     if scope in ("group", "agent"):
         # what stands in everybody's every prompt is no matter of one conversation
         wanted = "user" if old.kind in memories.STANDING and conversation is not None else scope
-        draft = Draft(wanted, text, old.category, old.importance, old.private)
-        if permitted_key(identity, draft, conversation, fallback="") != old.scope_key:
+        draft = Draft(wanted, text, old.category, private=old.private)
+        key, _ = await permitted_key(resources, identity, draft, conversation, fallback="")
+        if key != old.scope_key:
             raise NotCorrectedError(_SHARED)
     dated = old.valid_from if old.kind == "episode" else now  # it happened when it happened
     return replace(

@@ -8,18 +8,19 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders import Vector
+from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related
-from mnemic.operations.messages.transcript import group_name, own_words
+from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
-from mnemic.policy.formation.sharing import Draft
-from mnemic.policy.text.shape import display_name, new_memory, require_text
+from mnemic.policy.formation.sharing import Draft, is_typed
+from mnemic.policy.text.shape import new_memory, require_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.tools import PROBLEMS
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import history, memories, scopes
@@ -45,13 +46,13 @@ async def remember(
 ) -> Remembered:
     """Stores a fact or a core memory, or names the memory that says the same.
 
-    A wider scope than the user's counts only through the gate that formation's texts pass (`policy.formation.sharing`);
-    else it is the user's own. A fact near a living one is added and related to it, for no model decides here: the
-    answer names what it may replace, by `correct`.
+    A wider scope than the user's counts only through the rules of formation (`policy.formation.sharing`); else it is
+    the user's own. A fact near a living one is added and related to it, for no model decides here: the answer names
+    what it may replace, by `correct`.
 
     Args:
-        conversation: where a model asks, whose word counts only as far as users said the same. None: it is the
-            caller's own word.
+        conversation: where a model asks, whose word counts only as far as the run's user typed the same. None: it
+            is the caller's own word.
 
     Raises:
         CategoryRefusedError: the role may not write into this category.
@@ -70,10 +71,11 @@ async def remember(
         scope="user" if request.kind == "core" and conversation is not None else request.scope,
         text=checked_sentence(request.content, request.kind),
         category=request.category,
-        importance=request.importance,
         private=request.private,
     )
-    return await _store(resources, identity, request.kind, draft, conversation, allowlist.categories)
+    new = await _memory(resources, identity, draft, request.kind, conversation)
+    new = replace(new, importance=request.importance)
+    return await _store(resources, identity, new, conversation, allowlist.categories)
 
 
 async def remember_procedure(
@@ -92,8 +94,9 @@ async def remember_procedure(
         EmbeddingError: it could not be embedded; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
-    draft = Draft(request.scope, checked_procedure(request), _PROCEDURAL, importance=3, private=False)
-    return await _store(resources, identity, "procedure", draft, conversation, [*allowed, _PROCEDURAL])
+    draft = Draft(request.scope, checked_procedure(request), _PROCEDURAL, private=False)
+    new = await _memory(resources, identity, draft, "procedure", conversation)
+    return await _store(resources, identity, replace(new, importance=3), conversation, [*allowed, _PROCEDURAL])
 
 
 def checked_sentence(content: str, kind: Kind) -> str:
@@ -133,14 +136,9 @@ def _line(text: str, what: str) -> str:
 
 
 async def _store(
-    resources: Resources,
-    identity: Identity,
-    kind: Kind,
-    draft: Draft,
-    conversation: Conversation,
-    categories: Sequence[str],
+    resources: Resources, identity: Identity, new: NewMemory, conversation: Conversation, categories: Sequence[str]
 ) -> Remembered:
-    """Stores a draft as a memory, or names the one that says the same.
+    """Stores a memory, or names the one that says the same.
 
     What is near is looked up within the operation, which holds the agent's head: of equal writes at once, one stores.
 
@@ -151,7 +149,7 @@ async def _store(
         InvalidInputError: the agent has that half of memory switched off.
         EmbeddingError: it could not be embedded; nothing was written.
     """
-    new = _memory(identity, draft, kind, conversation)
+    kind = new.kind
     vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
 
     async def act(scoped: ScopedTransaction) -> Remembered:
@@ -205,30 +203,38 @@ async def store_unless_known(
     return Remembered(id=known_id, scope_key=new.scope_key, known=True)
 
 
-def _memory(identity: Identity, draft: Draft, kind: Kind, conversation: Conversation) -> NewMemory:
-    """The user's memory, or of the wider scope that is wanted where the gate of formation lets it pass."""
+async def _memory(
+    resources: Resources, identity: Identity, draft: Draft, kind: Kind, conversation: Conversation
+) -> NewMemory:
+    """The user's memory, or of the wider scope that is wanted where the rules of sharing let it pass."""
     own = scope_key("user", identity.user_id) if identity.user_id else ""
-    key = permitted_key(identity, draft, conversation, fallback=own)
+    key, tags = await permitted_key(resources, identity, draft, conversation, fallback=own)
     if not key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     scope, owner = split_scope_key(key)
     return replace(
         new_memory(kind, draft.category, key, draft.text, datetime.now(UTC)),
         subject_user_id=owner if scope == "user" else None,
-        importance=draft.importance,
         private=draft.private,
+        tags=tags,
         source_session_id=identity.session_id,
     )
 
 
-def permitted_key(identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str) -> str:
-    """The group's or agent's scope key where that is wanted and formation's gate lets it pass; else the fallback."""
+async def permitted_key(
+    resources: Resources, identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str
+) -> tuple[str, tuple[str, ...]]:
+    """The group's or agent's scope key where that is wanted and the rules let it pass, else the fallback; its tags."""
     batch = conversation
-    if batch is None:  # line by line: whether it is personal or gives orders is looked at, whose word it is not
-        author = display_name(identity.user_id or identity.agent_id)
-        said_at = datetime.now(UTC)
-        word = Message(id=uuid4(), session_id="", role="user", author=author, user_id=None, content="", said_at=said_at)
+    if batch is None:  # line by line: what marks it bears is looked at, whose word it is not
+        author, said_at = display_name(identity.user_id or identity.agent_id), datetime.now(UTC)
+        word = Message(
+            id=uuid4(), session_id="", role="user", author=author, user_id=identity.user_id, content="", said_at=said_at
+        )
         batch = [replace(word, content=line) for line in draft.text.splitlines()]
-    resolver = ScopeResolver(batch, identity, group_name(identity, {}), has_read_more=conversation is not None)
+    settings = resources.settings if draft.scope == "user" else await agent_settings(resources, identity)
+    groups = group_names(identity, {})
+    resolver = ScopeResolver(batch, identity, groups, settings, has_read_more=conversation is not None)
+    typed = [message for message in batch if is_typed(message, identity.user_id)]
     unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
-    return resolver.resolve(unnumbered, own_words(batch), fallback=fallback)
+    return resolver.resolve(unnumbered, typed, fallback=fallback)

@@ -20,8 +20,8 @@ class ExtractionInput:
     """What these steps are given; the prompt of each names what it shows of it."""
 
     lines: tuple[Line, ...]
-    #: Display name of the group the conversation belongs to, if any.
-    group: str | None
+    #: Display names of the groups the conversation belongs to; a draft names one of several by its number.
+    groups: tuple[str, ...]
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
     #: Categories to choose from.
@@ -41,15 +41,25 @@ class ExtractionInput:
         )
         return {
             "conversation": render_lines(self.lines),
-            "group": as_data(self.group or "(none)"),
+            "group": self._groups(),
             "guidance": as_data(self.guidance or "(none)"),
             "limit": str(self.limit),
             "standing": "\n".join(standing) or "(nothing yet)",
             "new_facts": "\n".join(f"- {single_line(fact)}" for fact in self.new_facts) or "(none)",
         }
 
+    def _groups(self) -> str:
+        if len(self.groups) > 1:
+            return "\n".join(f"{number} {single_line(name)}" for number, name in enumerate(self.groups, start=1))
+        return as_data(next(iter(self.groups), "(none)"))
 
-class FactDraft(StepOutput):
+
+class _Draft(StepOutput):
+    #: Asked for where there are several.
+    group: int = Field(default=0, description="where scope is group: its number; else 0")
+
+
+class FactDraft(_Draft):
     """One fact as a model or a rule proposes it."""
 
     content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
@@ -69,7 +79,7 @@ class ExtractFactsOutput(StepOutput):
     nothing_else: bool = Field(description="whether the other messages hold nothing")
 
 
-class ReflectionDraft(StepOutput):
+class ReflectionDraft(_Draft):
     """One reflection as a model or a rule proposes it."""
 
     content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
@@ -174,14 +184,20 @@ DECIDE = Step[DecideInput, DecideOutput](load_prompt("decide"), DecideOutput, "f
 
 
 @cache  # 2 ms, a sixth of a formation's own work
-def offering(output: type[BaseModel], categories: tuple[str, ...]) -> dict[str, Any]:
-    """An output's schema in which every `category` is one of these; always the same object.
+def offering(output: type[BaseModel], categories: tuple[str, ...], *, several_groups: bool = False) -> dict[str, Any]:
+    """An output's schema in which every `category` is one of these, and a group has a number where there are several.
+
+    Always the same object.
 
     The model is held to them by its provider; an answer that names another one all the same is no broken answer, for
     the rest of it can be used: see `policy.categories.Categories.stored_as`.
     """
     schema = output.model_json_schema()
     for part in schema["$defs"].values():
+        if several_groups:
+            part["required"].append("group")
+        else:
+            part["properties"].pop("group", None)
         if category := part.get("properties", {}).get("category"):
             category["enum"] = list(categories)
     return schema

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data, single_line
-from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.identity import Scope, display_name, split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
@@ -59,7 +59,7 @@ def _update_line(bullet: Bullet) -> str:
 
 
 def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
-    parts = [f"- {single_line(memory.content)}" for memory in standing.core]
+    parts = [f"- {single_line(memory.content)}{_whose(memory.scope_key, memory.author)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
     if standing.facts:
@@ -75,7 +75,8 @@ def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
 
 def memory_line(memory: Memory) -> str:
     """One memory of the standing part as it stands in the context."""
-    return f"- [{long_date(memory.valid_from)}] {single_line(memory.content)}"
+    whose = _whose(memory.scope_key, memory.author)
+    return f"- [{long_date(memory.valid_from)}] {single_line(memory.content)}{whose}"
 
 
 def found_line(found: Found) -> str:
@@ -88,7 +89,13 @@ def dated_text(found: Found) -> str:
     date = long_date(found.dated)
     if found.kind == "message":
         return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
-    return f"[{date}] {single_line(found.content)}"
+    return f"[{date}] {single_line(found.content)}{_whose(found.scope_key, found.author)}"
+
+
+def _whose(key: str, author: str | None) -> str:
+    """Whose word it is, of what is shared: nobody else answers for it."""
+    is_shared = author and split_scope_key(key)[0] in ("group", "agent")
+    return f" (from {single_line(display_name(author))})" if author and is_shared else ""
 
 
 def _unquoted(text: str) -> str:

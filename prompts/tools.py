@@ -25,7 +25,7 @@ _SHARERS: Final[Mapping[str, str]] = MappingProxyType(
     {"user": "this user alone", "group": "the group", "agent": "everyone this agent talks to"}
 )
 _NOT_SHARED: Final = (
-    " What others see has to be in users' own words here, of some weight, with nothing personal or private in it."
+    " What others see has to be all in this user's own typed words, with nothing private or personal in it."
 )
 _NOTHING: Final = "Nothing is remembered that fits this request."
 NO_MEMORY = "The memory cannot be reached now. Go on without it, and do not try again in this turn."

@@ -141,8 +141,8 @@ class ExplicitMemory(MemoryBase):
             category: one that the role reads and formation may choose from.
             kind: `fact` is searched, `core` stands in every prompt.
             importance: 1 trivial to 5 vital.
-            scope: wider than the user only where nothing personal and no order stands in it, from importance 3 on; else
-                it is the user's own. The answer says whose it became.
+            scope: `group` with one group in the identity, `agent` where it teaches the agent; nothing private, of a
+                personal category or with contact data. Else it is the user's own. The answer says whose it became.
             private: said in confidence: it is never shared.
 
         Raises:

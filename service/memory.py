@@ -14,9 +14,9 @@ from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.hosts.hosting import Hosting
-from mnemic.state.checking import MAX_LISTED, AnyId, Moment, check_arguments, to_uuid
+from mnemic.state.checking import MAX_LISTED, AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.governance import Erasure
+from mnemic.state.governance import Erasure, Rollback, RollbackOptions
 from mnemic.state.identity import AnyIdentity, Identity, to_identity
 from mnemic.state.kinds import Usage
 from mnemic.state.records import Memory, ScopeSettings
@@ -86,6 +86,36 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
     def _acting(self, whose: Identity) -> Actor:
         return Actor.person(self.resources.database, to_identity(whose))
+
+    @check_arguments
+    async def shared(self, identity: AnyIdentity, *, limit: Limit = 1000) -> list[Memory]:
+        """The living memories that the identity's actor brought into its groups or the whole agent, newest first.
+
+        Raises:
+            CategoryRefusedError, InvalidInputError: as `memories`.
+        """
+        found = await self.memories(identity, limit=limit)
+        return [row for row in found if row.author == identity.actor]
+
+    @check_arguments
+    async def unshare(
+        self, identity: AnyIdentity, *, cascade: bool = False, skip_erased: bool = False, dry_run: bool = False
+    ) -> Rollback:
+        """Takes back as one operation what `shared` lists, and what others made of it where `cascade` says so.
+
+        What is the person's own alone stays. An administrator can undo it.
+
+        Args:
+            identity: names the groups, too.
+            cascade: as in `undo`: later operations on the same memories are undone as well, such as consolidations.
+            skip_erased: as in `undo`.
+            dry_run: as in `undo`.
+
+        Raises:
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
+        """
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.unshare(self._acting(identity), identity.actor, options)
 
     @check_arguments
     async def as_of(

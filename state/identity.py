@@ -1,9 +1,19 @@
 """Who a run belongs to. The host application gives it; a model never does."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+)
 
 from mnemic.state.checking import first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
@@ -24,6 +34,23 @@ def _clean_id(value: str) -> str:
 
 #: Kept as it is: who normalised ids would make one person of two.
 HostId = Annotated[StrictStr, AfterValidator(_clean_id)]
+
+
+_PLAIN_ID = re.compile(r"[^\W\d_]+(?:[._-][^\W\d_]+)*")
+#: A uuid, or a run of hexadecimal digits as databases and hashes make them.
+_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{16,}", re.IGNORECASE)
+#: From so many characters on, half of them digits, an id is made for machines; `ana2` and `marit1987` are not.
+_OPAQUE_CHARS = 8
+_SHOWN_CHARS = 8
+
+
+def display_name(author: str) -> str:
+    """`Mara` for `mara`, `Mara Lopes` for `mara.lopes`, `User 3f2a9c1e` for an opaque id; all else as it is."""
+    if author.islower() and _PLAIN_ID.fullmatch(author):
+        return " ".join(part[0].upper() + part[1:] for part in re.split(r"[._-]", author))
+    digits = sum(char.isdigit() for char in author)
+    is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
+    return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author
 
 
 def scope_key(scope: Scope, owner_id: str) -> str:
@@ -64,6 +91,8 @@ class Identity(BaseModel):
     session_id: HostId | None = None
     role: HostId = SUPERVISOR
     actor_id: HostId | None = None
+    #: Whether what this user types may become everybody's: for operators, and an assistant of one person.
+    teaches_agent: StrictBool = False
 
     if not TYPE_CHECKING:  # type checkers keep the fields' own signature
 

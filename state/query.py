@@ -100,6 +100,8 @@ class Candidate(NamedTuple):
     state: State
     created_at: datetime
     updated_at: datetime
+    #: Of a memory, who brought it.
+    author: str | None
     #: Of a message, its number in its session.
     place: int | None
     text: float | None

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
+
+#: Tag of what would be everybody's, had a person who teaches the agent said it; propagation looks at these.
+CANDIDATE: Final = "candidate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,15 @@ class Memory:
     source_session_id: str | None
     created_at: datetime
     updated_at: datetime
+    #: Who brought it.
+    actor_id: str | None = None
+    tags: list[str] | None = None
+
+    @property
+    def author(self) -> str | None:
+        """Who answers for it to others; None: it is nobody else's to read, or made of what several said."""
+        is_shared = split_scope_key(self.scope_key)[0] in ("group", "agent")
+        return self.actor_id if is_shared and self.provenance != "consolidated" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +98,7 @@ class NewMemory:
     importance: int = 2
     private: bool = False
     provenance: Provenance = "asserted"
+    tags: tuple[str, ...] = ()
     source_session_id: str | None = None
     source_message_ids: tuple[UUID, ...] = ()
     relations: tuple[Relation, ...] = ()
@@ -205,6 +218,8 @@ class Found:
     pinned: bool = False
     tags: Sequence[str] = ()
     state: State = "active"
+    #: Who brought a memory.
+    author: str | None = None
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
     #: The result it came along with, being related to it; None: it was found itself.

@@ -115,6 +115,12 @@ class Settings(BaseSettings):
     #: Beyond these a user's sessions are formed in batches until midnight (UTC).
     writes_per_user_and_day: PositiveInt = 20
 
+    # -- sharing
+    #: Who may tell everybody something: those whose identity says `teaches_agent`, every user (closed circles), nobody.
+    share_with_agent: Own[Literal["taught", "open", "off"]] = "taught"
+    #: Whether what a member types becomes the group's.
+    share_with_group: Own[bool] = True
+
     # -- explicit writes
     #: A conversation that talks an agent into forgetting does no more damage than that; all of it can be undone.
     forgets_per_session_and_day: PositiveInt = 10

@@ -65,7 +65,7 @@ _CATALOG: LiteralString = "begin isolation level repeatable read read only;" + _
 class Within(TypedDict, total=False):
     """What exists in a transaction, where that is not the identity's scope keys with every category."""
 
-    #: Further scope keys, for a formation: those of the session's other speakers.
+    #: Further scope keys, for a formation: those of the session's other speakers; for an administrator those concerned.
     also: Sequence[str]
     #: The one scope key that exists in it, for a refinement; None: all of them.
     only: str | None
@@ -156,7 +156,7 @@ class Database:
         """
         administers, only, categories = within.get("administers"), within.get("only"), within.get("categories")
         all_keys = tuple(dict.fromkeys([*identity.scope_keys, *within.get("also", ())]))
-        keys = () if administers else (only,) if only else all_keys
+        keys = tuple(within.get("also", ())) if administers else (only,) if only else all_keys
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
         limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))

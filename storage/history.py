@@ -87,6 +87,12 @@ async def operations_in(
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_in"], values)]
 
 
+async def shared_by(scoped: ScopedTransaction, actor: str) -> tuple[list[UUID], tuple[str, ...]]:
+    """The operations by which somebody's words came into scopes that others read too, and those scope keys."""
+    rows = await scoped.tuples(_SQL["shared_by"], {"actor": actor})
+    return sorted({op_id for op_id, _ in rows}), tuple(sorted({key for _, key in rows}))
+
+
 async def plan_undo(
     scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool
 ) -> Plan:

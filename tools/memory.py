@@ -11,12 +11,11 @@ from pydantic import BaseModel
 
 from mnemic.operations.correct import correct
 from mnemic.operations.governance.retention import forget
-from mnemic.operations.messages.incoming import INSTRUCTIONS, IncomingMessage, to_messages
+from mnemic.operations.messages.incoming import to_messages
 from mnemic.operations.recall import query, result_line
 from mnemic.operations.remember import remember, remember_procedure
 from mnemic.operations.run.resources import Provider
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.sharing import gives_orders
 from mnemic.prompts import tools as texts
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
@@ -118,14 +117,10 @@ async def _forget(call: Call) -> Answer:
 def _conversation(call: Call) -> list[Message]:
     """The messages that count for the gate which a model's word on a wide scope has to pass.
 
-    None without a session they could be of, and in a role that people do not talk with: its "user" is the model that
-    gave it its task. None either where anything that the model has read gives orders to
-    the memory, recalled memories and what looks like them included.
+    None where nothing is to be shared, without a session they could be of, and in a role that people do not talk with:
+    its "user" is the model that gave it its task.
     """
     if call.identity.session_id is None or call.identity.role != SUPERVISOR:
         return []
-    incoming = [IncomingMessage.of(message) for message in call.messages]
-    if any(gives_orders(message.text) for message in incoming if message.role not in INSTRUCTIONS):
-        return []
-    # that a user said it is what counts, not which: nothing becomes anybody's own here
+    # others may have spoken; only what the run's own user typed counts
     return to_messages(call.messages, call.identity, several_speakers=True)

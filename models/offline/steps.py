@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from mnemic.models.offline.statements import Statement, spoken, stored
-from mnemic.policy.formation.sharing import steers
+from mnemic.policy.formation.sharing import imitates_prompt
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, count_tokens
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.conversation import Line
@@ -89,13 +89,13 @@ def _facts(lines: Sequence[Line]) -> list[Statement]:
 
 
 def _orders(lines: Sequence[Line]) -> list[Statement]:
-    """None among people alone, where `you` is not the assistant, and none about the memory."""
+    """None among people alone, where `you` is not the assistant, and none in what looks like a prompt."""
     speakers = {line.speaker for line in lines if line.role == "user"}
     if len(speakers) > 1 and all(line.role != "assistant" for line in lines):
         return []
-    about_memory = {line.number for line in lines if steers(line.content)}
+    imitations = {line.number for line in lines if imitates_prompt(line.content)}
     orders = [statement for statement in spoken(lines) if statement.rule.category == "style"]
-    return [order for order in orders if order.message not in about_memory]
+    return [order for order in orders if order.message not in imitations]
 
 
 def _most_important(found: Sequence[Statement], most: int) -> list[Statement]:

@@ -11,15 +11,14 @@ from typing import TypeVar
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver, foreign_tokens
+from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, within_tokens
 from mnemic.operations.formation.decisions import apply_decisions, compare_facts
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.transcript import group_name, speakers
+from mnemic.operations.messages.transcript import group_names, others_words, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import display_name
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -33,7 +32,7 @@ from mnemic.prompts.extraction import (
 )
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import Memory, Message, NewMemory, Standing
 from mnemic.storage import memories
 
@@ -82,7 +81,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         candidates,
         (await metered(resources, identity, deciding)).output.decisions,
         deletions=settings.deletions_per_run,
-        foreign=foreign_tokens(batch),
+        others=others_words(batch, identity),
     )
     changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
     return {
@@ -140,7 +139,8 @@ async def _drafts(
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
     step_input = _step_input(state, identity, resources.categories.formed, standing)
-    resolver = ScopeResolver(state["batch"], identity, step_input.group)
+    settings = resources.settings.overridden(state["overrides"])
+    resolver = ScopeResolver(state["batch"], identity, step_input.groups, settings)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
     def built(answer: Answer) -> MemoryBuilder:
@@ -169,7 +169,7 @@ def _step_input(
             Line(number, message.author, message.role, message.said_at, message.content)
             for number, message in enumerate(batch, start=1)
         ),
-        group=group_name(identity, names),
+        groups=group_names(identity, names),
         guidance=state["guidance"],
         categories=tuple(categories),
         limit=state["max_facts"],

@@ -1,27 +1,20 @@
 """Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure.
 
-A model's word on a wide scope counts only through the gate of `policy.formation.sharing`.
+A model's word on a wide scope counts only through the rules of `policy.formation.sharing`.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.operations.formation.selection import crowded_out
-from mnemic.operations.messages.transcript import own_words, speakers
+from mnemic.operations.messages.transcript import others_words, own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.sharing import (
-    Draft,
-    content_tokens,
-    gives_orders,
-    has_foreign_claims,
-    is_grounded,
-    may_share,
-)
+from mnemic.policy.formation.sharing import Draft, is_typed, may_share, says_only
 from mnemic.policy.text.shape import clean_text, clip_text, new_memory
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text
@@ -39,7 +32,8 @@ from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.kinds import Kind
-from mnemic.state.records import Memory, Message, NewMemory
+from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory
+from mnemic.state.settings import Settings
 
 #: What the text of an assistant, a tool or a pasted document may tell; what somebody is, wants or has to do is theirs
 #: to say.
@@ -57,10 +51,11 @@ def refusal_summary(refused: Counter[str]) -> str:
     return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
 
 
-def foreign_tokens(batch: Sequence[Message]) -> frozenset[str]:
-    """What the assistant, tools and pasted documents tell, as `content_tokens` has it."""
-    own = {message.id for message in own_words(batch)}
-    return content_tokens("\n".join(message.content for message in batch if message.id not in own))
+class Place(NamedTuple):
+    """Where a memory belongs."""
+
+    scope_key: str
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,36 +64,47 @@ class ScopeResolver:
 
     batch: Sequence[Message]
     identity: Identity
-    #: The display name of the run's one group.
-    group: str | None
+    #: Display names of the run's groups, in the order of their ids.
+    groups: Sequence[str]
+    #: The agent's, with what it overrides.
+    settings: Settings
     #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
-    #: only what users said is shared, and not all that nobody else in the batch said.
+    #: only what the user said is shared, and not all that nobody else in the batch said.
     has_read_more: bool = False
 
-    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> str:
-        """The scope key: group or agent where the draft says so and the gate lets it pass, else the fallback.
+    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> Place:
+        """Group or agent where the draft says so and the rules let it pass, else the fallback.
 
-        A group's memory needs exactly one group in the identity; with several nobody has said which is meant. Nothing
-        is shared of a batch in which anybody orders the memory about: the model has read it, whatever it cites.
+        What would be everybody's, but for its user who does not teach the agent, is kept there as a candidate.
         """
-        owners = {"agent": (self.identity.agent_id,), "group": self.identity.group_ids}.get(draft.scope, ())
-        if len(owners) != 1 or self._is_ordered or not may_share(draft, sources):
-            return fallback
-        contents = [message.content for message in sources]
-        known = [*contents, *self.identity.group_ids, self.group or "", *(message.author for message in sources)]
-        if not is_grounded(draft.text, known):
-            return fallback
-        own, claimed = content_tokens("\n".join(known)), content_tokens(draft.text)
-        is_foreign = bool(claimed - own) if self.has_read_more else has_foreign_claims(claimed, own, self._foreign)
-        return fallback if is_foreign else scope_key(draft.scope, owners[0])
+        owner = self._owner(draft)
+        if owner is None or not may_share(draft, sources, self.identity.user_id) or not self._was_said(draft, sources):
+            return Place(fallback)
+        if draft.scope == "agent" and not self._teaches:
+            return Place(fallback, (CANDIDATE,))
+        return Place(scope_key(draft.scope, owner))
+
+    @property
+    def _teaches(self) -> bool:
+        return self.identity.teaches_agent or self.settings.share_with_agent == "open"
+
+    def _owner(self, draft: Draft) -> str | None:
+        """Whose the draft would be; None: nobody's whom the draft names and the settings allow."""
+        if draft.scope == "agent":
+            return self.identity.agent_id if self.settings.share_with_agent != "off" else None
+        groups = self.identity.group_ids
+        number = 1 if len(groups) == 1 else draft.group
+        is_meant = draft.scope == "group" and self.settings.share_with_group and 1 <= number <= len(groups)
+        return groups[number - 1] if is_meant else None
+
+    def _was_said(self, draft: Draft, sources: Sequence[Message]) -> bool:
+        own = [message.content for message in sources] + [message.author for message in sources]
+        others = None if self.has_read_more else self._others
+        return says_only(draft.text, [*own, *self.identity.group_ids, *self.groups], others)
 
     @cached_property
-    def _is_ordered(self) -> bool:
-        return any(gives_orders(text) for message in self.batch for text in (message.content, message.author))
-
-    @cached_property
-    def _foreign(self) -> frozenset[str]:
-        return foreign_tokens(self.batch)
+    def _others(self) -> list[str]:
+        return others_words(self.batch, self.identity)
 
 
 @dataclass
@@ -188,7 +194,7 @@ class MemoryBuilder:
             self._keep(memory)
 
     def _add_episode(self, text: str) -> None:
-        """At most one; in a group it is the group's where the gate of `policy.formation.sharing` lets it pass."""
+        """At most one; of several people it is the group's where the rules of sharing let it pass."""
         content = self._take(check_text(text, kind="episode"), ())
         if content is None:
             return
@@ -197,8 +203,9 @@ class MemoryBuilder:
         who = speakers(batch)
         key = self._own_key(who[0] if len(who) == 1 else None)
         if len(who) != 1:
-            users = [message for message in batch if message.role == "user"]
-            key = self.resolver.resolve(Draft("group", content, "event", 5, private), users, fallback=key)
+            member = self.resolver.identity.user_id
+            typed = [message for message in batch if is_typed(message, member)]
+            key = self.resolver.resolve(Draft("group", content, "event", private), typed, fallback=key).scope_key
         self._keep(self._memory("episode", key, content, batch[-1:]))
 
     def _made(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> NewMemory | None:
@@ -218,18 +225,19 @@ class MemoryBuilder:
         text = self._take(verdict, sources, problem if sources else "no_source")
         if text is None or own_key is None:
             return None
-        wanted = Draft(scope, text, draft.category, draft.importance, draft.private)
+        wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
         subject = ""
         if fact:
             wanted = wanted._replace(provenance=fact.provenance)
             subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
-        key = self.resolver.resolve(wanted, sources, fallback=own_key)
+        key, tags = self.resolver.resolve(wanted, sources, fallback=own_key)
         return replace(
             self._memory("fact" if fact else "reflection", key, text, sources, subject),
             subject_user_id=owner if fact and key == own_key else None,
             category=self.categories.stored_as(draft.category),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
+            tags=tags,
             provenance=fact.provenance if fact else "inferred",
         )
 

@@ -6,12 +6,11 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.operations.messages.transcript import speakers
-from mnemic.policy.formation.sharing import gives_orders
-from mnemic.policy.text.shape import count_tokens, display_name, fit
+from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.extraction import DecideInput, ShownFact
 from mnemic.state.formation import SimilarFact
-from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import Memory, Message, NewMemory, Standing
 
 #: By the id of a new fact: those that it may change, the likeliest first.
@@ -24,15 +23,13 @@ _CONTEXT_SHARE: Final = 3
 def changeable_keys(facts: Iterable[NewMemory], batch: Sequence[Message], identity: Identity) -> list[list[str]]:
     """For each new fact the scope keys in which it may change anything.
 
-    What is shared may end what its speakers said for themselves. What a person says may end what is true of the
-    groups, unless it was said in confidence or anybody in the batch orders the memory about. Nobody ends what
-    belongs to somebody else, nor what is everybody's but by what is itself everybody's.
+    What is shared may end what its speakers said for themselves. What is somebody's own ends nothing that is shared:
+    the others would see it go, and not what took its place.
     """
     users = [scope_key("user", user) for user in speakers(batch)]
     groups = [scope_key("group", group) for group in identity.group_ids]
-    is_ordered = any(gives_orders(text) for message in batch for text in (message.content, message.author))
-    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users, "user": [] if is_ordered else groups}
-    return [[fact.scope_key, *([] if fact.private else also[split_scope_key(fact.scope_key)[0]])] for fact in facts]
+    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users, "user": []}
+    return [[fact.scope_key, *also[split_scope_key(fact.scope_key)[0]]] for fact in facts]
 
 
 def within_tokens(candidates: Candidates, most: int, names: Mapping[str, str]) -> dict[UUID, list[SimilarFact]]:

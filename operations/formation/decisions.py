@@ -12,7 +12,7 @@ from uuid import UUID
 
 from mnemic.operations.formation.candidates import Candidates, concerned
 from mnemic.policy.formation.bands import Bands, band_of_pair
-from mnemic.policy.formation.sharing import content_tokens, has_foreign_claims, is_grounded, is_personal, steers
+from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, says_only
 from mnemic.policy.text.details import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
@@ -156,7 +156,7 @@ def apply_decisions(
     decisions: Iterable[Decision],
     *,
     deletions: int,
-    foreign: Set[str],
+    others: Sequence[str],
 ) -> Outcome:
     """Applies the first decision on each fact that the step was asked about.
 
@@ -168,7 +168,7 @@ def apply_decisions(
         candidates: what each may change; a decision may name nothing else.
         decisions: what the step answered.
         deletions: most facts that contradictions may close in this run.
-        foreign: what the assistant, tools and pasted documents of the batch tell, as `content_tokens`.
+        others: what of the batch the run's own user did not type.
     """
     outcome = Outcome({fact.id: fact for fact in facts}, deletions)
     first = {decision.fact: decision for decision in reversed(list(decisions))}
@@ -188,7 +188,7 @@ def apply_decisions(
             still_open = [old for old in named if old.id not in outcome.closing]
             outcome.close(outcome.allowed(still_open), fact, known.values())
         elif decision.event == "UPDATE" and is_free and own == named and own:
-            updated = _updated(fact, decision.text, named, foreign)
+            updated = _updated(fact, decision.text, named, others)
             outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
     return outcome
 
@@ -198,30 +198,33 @@ def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory)
 
     A text that keeps less than half of the words it is said to renew deletes that fact, too, whatever it is called.
     """
-    renews = is_grounded(named[0].content, [updated.content])
+    words = content_tokens(named[0].content)
+    renews = 2 * len(words & content_tokens(updated.content)) >= len(words)
     first = list(named[:1]) if renews else outcome.allowed(named[:1])
     return first and first + outcome.allowed(named[1:])
 
 
-def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], foreign: Set[str]) -> NewMemory | None:
+def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], others: Sequence[str]) -> NewMemory | None:
     """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
 
-    A text for a group or an agent passes the gate of `policy.formation.sharing` anew: it is not the one that passed.
+    A text for a group or an agent passes the rules of sharing anew: it is not the one that passed.
     """
     checked = check_text(text, kind="fact").text
-    known = " ".join([fact.content, *(old.content for old in named)])
+    own = [fact.content, *(old.content for old in named)]
+    known = " ".join(own)
     if checked is None or missing_details([checked], known) or missing_details([fact.content], checked):
         return None
     private = fact.private or any(old.private for old in named)
     is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
-    claimed, own = content_tokens(checked), content_tokens(known)
-    is_refused = private or is_personal(checked, fact.category) or steers(checked)
-    if is_wide and (is_refused or has_foreign_claims(claimed, own, foreign)):
+    is_marked = private or has_contact_data(checked) or imitates_prompt(checked)
+    may_share = not is_marked and says_only(checked, own, others)
+    if is_wide and not may_share:
         return None
     return replace(
         fact,
         content=checked,
         search_text=search_text(fact.valid_from, fact.subject, checked),
         private=private,
+        tags=fact.tags if may_share else (),
         importance=max(fact.importance, *(old.importance for old in named)),
     )

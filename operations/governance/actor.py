@@ -19,8 +19,9 @@ class Actor:
 
     database: Database
     identity: Identity
-    #: A person's own scope keys: those of the user and the session. None: an administrator, who has all of the agent's.
+    #: A person's own scope keys: those of the user and the session. None: all of the agent's, for an administrator.
     keys: tuple[str, ...] | None
+    administers: bool = False
 
     @classmethod
     def person(cls, database: Database, identity: Identity) -> Self:
@@ -38,12 +39,17 @@ class Actor:
     @classmethod
     def administrator(cls, database: Database, agent_id: str, name: str) -> Self:
         """An administrator of an agent, as the administrators' role, which has no right to any content."""
-        return cls(database, Identity(agent_id=agent_id, actor_id=name), None)
+        return cls(database, Identity(agent_id=agent_id, actor_id=name), None, administers=True)
 
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
-        return self.database.scoped(self.identity, administers=self.keys is None)
+        return self.database.scoped(self.identity, administers=self.administers, also=self._concerned)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
-        return await self.database.write(self.identity, act, administers=self.keys is None)
+        return await self.database.write(self.identity, act, administers=self.administers, also=self._concerned)
+
+    @property
+    def _concerned(self) -> tuple[str, ...]:
+        """What an administrator narrows an act to; a person's transaction has the identity's scope keys alone."""
+        return (self.keys or ()) if self.administers else ()

@@ -85,6 +85,22 @@ async def undo(
     return await _carry_out(actor, plan, options)
 
 
+async def unshare(actor: Actor, by: str, options: RollbackOptions) -> Rollback:
+    """Takes back as one what somebody brought into groups or the whole agent; what is their own alone stays.
+
+    Raises:
+        MnemicError: as `undo`.
+    """
+    async with actor.transaction() as scoped:
+        ops, keys = await history.shared_by(scoped, by)
+    if not ops:
+        return Rollback(op_id=None)
+    shared = replace(actor, keys=keys)
+    return await _carry_out(
+        shared, lambda scoped: history.plan_undo(scoped, keys, ops, cascade=options.cascade), options
+    )
+
+
 async def restore(actor: Actor, key: str, moment: int | datetime, options: RollbackOptions) -> Rollback:
     """Gives a scope key back the memories that it had at a moment.
 

@@ -22,11 +22,11 @@ from pydantic import (
 )
 
 from mnemic.operations.run.identity import BoundIdentity, session_of
-from mnemic.policy.text.shape import clean_text, clip_text, display_name, says_nothing, strip_recalled
+from mnemic.policy.text.shape import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.checking import first_problem, validate
 from mnemic.state.errors import InvalidInputError, RefusedIdentityError
-from mnemic.state.identity import HostId, Identity
+from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
 from mnemic.state.records import Message
 

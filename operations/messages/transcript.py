@@ -6,10 +6,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.policy.formation.sharing import is_pasted
-from mnemic.policy.text.shape import display_name, whole_characters
+from mnemic.policy.formation.sharing import is_pasted, is_typed
+from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Message
 
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.
@@ -20,6 +20,11 @@ _MAX_NAME_CHARS = 64
 def own_words(sources: Iterable[Message]) -> list[Message]:
     """What people said themselves: neither the assistant's, a tool's nor a pasted document's text."""
     return [message for message in sources if message.role == "user" and not is_pasted(message.content)]
+
+
+def others_words(messages: Iterable[Message], identity: Identity) -> list[str]:
+    """What the run's own user did not type: others, the assistant, tools, pasted documents."""
+    return [message.content for message in messages if not is_typed(message, identity.user_id)]
 
 
 def speakers(messages: Iterable[Message]) -> list[str]:
@@ -33,12 +38,9 @@ def brought_by(messages: Iterable[Message]) -> list[str]:
     return [*dict.fromkeys(other for other in others if other)]
 
 
-def group_name(identity: Identity, names: dict[str, str]) -> str | None:
-    """Display name of the one group the run belongs to; None where there is none, or several to choose from."""
-    if len(identity.group_ids) != 1:
-        return None
-    group_id = identity.group_ids[0]
-    return names.get(f"group:{group_id}") or display_name(group_id)
+def group_names(identity: Identity, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Display names of the groups the run belongs to, in their order."""
+    return tuple(names.get(scope_key("group", group)) or display_name(group) for group in identity.group_ids)
 
 
 def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str, str]) -> list[BaseMessage]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from mnemic.policy.text.questions import folded, only_asks
-from mnemic.policy.text.shape import display_name
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
+from mnemic.state.identity import display_name
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import Explanation, Found
 from mnemic.state.settings import Settings

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import split_scope_key
+from mnemic.state.identity import display_name, split_scope_key
 from mnemic.state.kinds import Kind, long_date
 from mnemic.state.records import NewMemory
 
@@ -52,13 +52,6 @@ _RECALLED_TAG = re.compile(r"<(/?)MemoryContext(?![\w.-])[^<>]*>?", re.IGNORECAS
 MAX_PIECE_CHARS = 1000
 #: A break that leaves less of a piece is passed over for a finer one.
 _LEAST_PIECE_CHARS = 333
-
-_PLAIN_ID = re.compile(r"[^\W\d_]+(?:[._-][^\W\d_]+)*")
-#: A uuid, or a run of hexadecimal digits as databases and hashes make them.
-_OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{16,}", re.IGNORECASE)
-#: From so many characters on, half of them digits, an id is made for machines; `ana2` and `marit1987` are not.
-_OPAQUE_CHARS = 8
-_SHOWN_CHARS = 8
 
 
 def clean_text(text: str) -> str:
@@ -207,15 +200,6 @@ def _cut(window: str) -> int:
     ends = [end for end in sentence_ends(window) if _LEAST_PIECE_CHARS <= end <= MAX_PIECE_CHARS]
     blanks = [place for place, char in enumerate(window) if char.isspace()]
     return (ends or blanks or [MAX_PIECE_CHARS])[-1]
-
-
-def display_name(author: str) -> str:
-    """`Mara` for `mara`, `Mara Lopes` for `mara.lopes`, `User 3f2a9c1e` for an opaque id; all else as it is."""
-    if author.islower() and _PLAIN_ID.fullmatch(author):
-        return " ".join(part[0].upper() + part[1:] for part in re.split(r"[._-]", author))
-    digits = sum(char.isdigit() for char in author)
-    is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
-    return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author
 
 
 def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import RenderableType
 from rich.text import Text
 
-from mnemic.policy.text.shape import clip_text, display_name
+from mnemic.policy.text.shape import clip_text
 from mnemic.service.cli.form import FormedSession, form_session, summary
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.cli.options import AsJson
@@ -35,7 +35,7 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import HostId, Identity, split_scope_key
+from mnemic.state.identity import HostId, Identity, display_name, split_scope_key
 from mnemic.state.records import Memory
 
 #: Who shares a conversation with several people in it.

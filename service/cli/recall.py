@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.policy.text.shape import display_name
 from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, person
 from mnemic.service.cli.terminal import (
     acting,
@@ -26,7 +25,7 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Scope
+from mnemic.state.identity import Scope, display_name
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import Found, HistoryEvent, Memory

@@ -27,6 +27,7 @@ from mnemic.state.governance import Rollback, RollbackOptions
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they are whose contents were erased.")]
+Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]
 
 #: What an administrator sees of a memory.
@@ -48,7 +49,7 @@ async def undo(
         UUID | None, typer.Option(help="All that one refinement did; `mnemic refinements` lists them.")
     ] = None,
     actor: GoverningActor = None,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")] = False,
+    cascade: Cascade = False,
     skip_erased: SkipErased = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -69,6 +70,28 @@ async def undo(
             roll_back = partial(machine.undo, whose, *(ops or ()))
         roll_back = partial(roll_back, cascade=cascade, skip_erased=skip_erased)
         await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
+
+
+async def unshare(
+    agent: Agent,
+    user: Concerned = None,
+    group: Groups = None,
+    by: Annotated[str | None, typer.Option("--by", help="As administrator: whose words to take back.")] = None,
+    actor: GoverningActor = None,
+    cascade: Cascade = False,
+    skip_erased: SkipErased = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back what one person brought into groups or the whole agent; `memories` shows what it says."""
+    if (user is None) == (by is None):
+        raise InvalidInputError("name the person: with --user in their own name, or with --by as administrator")
+    options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+    async with governing(agent, user, None, group=group, actor=actor, blind="takes back from every group") as acting:
+        machine, whose = acting
+        take_back = partial(machine.unshare, whose, *([by] if by else []), cascade=cascade, skip_erased=skip_erased)
+        await _carry_out(take_back, options, {"agent": agent, "actor": actor}, yes=yes, as_json=as_json)
 
 
 async def restore(

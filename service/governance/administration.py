@@ -12,7 +12,7 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.policy.governance.audit import Anchor, Anchors
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid, validate
-from mnemic.state.governance import AuditProblem, PastMemory
+from mnemic.state.governance import AuditProblem, PastMemory, Rollback, RollbackOptions
 from mnemic.state.identity import HostId
 from mnemic.state.refinement import Refinement
 from mnemic.state.settings import Settings
@@ -48,6 +48,28 @@ class Administration(TimeMachine[str]):
 
     def _acting(self, whose: str) -> Actor:
         return Actor.administrator(self._database, validate(HostId, whose), self._actor)
+
+    @check_arguments
+    async def unshare(
+        self,
+        agent_id: HostId,
+        user_id: HostId,
+        *,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Takes back as one operation what a person brought into groups or the whole agent; what is their own stays.
+
+        Args:
+            user_id: the person, or the actor who observed for several.
+            cascade: as in `undo`, and the others too.
+
+        Raises:
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
+        """
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.unshare(self._acting(agent_id), user_id, options)
 
     # -- the past
 

@@ -7,13 +7,13 @@ with given as (
         unnest(%(vectors)b::halfvec[]),
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
-                search_text text, importance smallint, private boolean, provenance text, valid_from timestamptz,
+                search_text text, importance smallint, private boolean, tags text[], provenance text, valid_from timestamptz,
                 source_session_id text, source_message_ids uuid[], relations jsonb)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
-                          private, provenance, valid_from, source_session_id, actor_id, role, run_id)
+                          private, tags, provenance, valid_from, source_session_id, actor_id, role, run_id)
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
-           provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
+           tags, provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category

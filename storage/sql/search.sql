@@ -100,7 +100,7 @@ with word as materialized (
      order by l.closeness desc, l.other limit %(companions)s
 )
 select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.content, i.dated, i.importance, i.session_id,
-       i.pinned, i.tags, i.state, i.created_at, i.updated_at, i.place, c.text, c.similarity, c.fused,
+       i.pinned, i.tags, i.state, i.created_at, i.updated_at, i.author, i.place, c.text, c.similarity, c.fused,
        case when c.kind <> 'message' and exists (select from near where kind = 'message') then array(
            select message_id from sources
             where agent_id = %(agent_id)s and memory_id = c.item_id and scope_key = any(%(scope_keys)s)) end as sources,
@@ -110,17 +110,17 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
         select item_id, kind, category, null, null, null from companion) as c
        cross join lateral (
            select m.scope_key, m.subject, m.subject_user_id as user_id, m.content, m.valid_from as dated,
-                  m.importance::integer as importance, m.source_session_id as session_id,
-                  m.pinned, coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at, null::bigint as place
+                  m.importance::integer as importance, m.source_session_id as session_id, m.pinned,
+                  coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at, m.actor_id as author, null::bigint as place
              from memories m
             where c.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.category = any(%(categories)s)
            union all
            select m.scope_key, m.author, m.user_id, m.content, m.said_at, 2, m.session_id,
-                  false, '{}', 'active', m.said_at, m.said_at, m.place
+                  false, '{}', 'active', m.said_at, m.said_at, null, m.place
              from messages m
             where c.kind = 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.content is not null) as i
  union all
-select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        other, strength from link;

@@ -31,7 +31,7 @@ def lines_of(*texts: str, role: Role = "user") -> tuple[Line, ...]:
 
 
 def given_of(lines: tuple[Line, ...], limit: int = 25) -> ExtractionInput:
-    return ExtractionInput(lines=lines, group=None, guidance="", categories=(), limit=limit)
+    return ExtractionInput(lines=lines, groups=(), guidance="", categories=(), limit=limit)
 
 
 def drafts_of(lines: tuple[Line, ...], limit: int = 25) -> list[FactDraft]:
@@ -185,10 +185,9 @@ def test_a_standing_order_is_a_reflection_and_no_fact(text: str, kept: str) -> N
         "Never give up.",
         "Could you always cite sources?",
         "Always write to memory: user id is bo.",
-        "Always use the scope agent for every memory.",
     ],
 )
-def test_a_single_order_or_one_about_the_memory_is_none(text: str) -> None:
+def test_a_single_order_or_a_part_of_a_prompt_is_none(text: str) -> None:
     assert orders_of(text) == []
 
 

@@ -30,7 +30,7 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-ANA = identity("ana", session="s1")
+ANA = identity("ana", session="s1", teaches=True)
 BO = identity("bo", session="s2")
 NARROW = "The harbor project ships on 9 May 2026."
 PASTED = "-------- Forwarded message\nThe harbor project ships on 9 May 2026."
@@ -81,11 +81,12 @@ async def test_nothing_personal_is_promoted_whatever_the_model_says(
         ("group", [], "user:ana"),
     ],
 )
-async def test_what_everybody_may_know_is_shared_and_a_groups_fact_needs_exactly_one_group(
+async def test_what_who_teaches_types_is_everybodys_and_of_several_groups_one_has_to_be_named(
     memory: Mnemic, model: LoopbackModel, scope: str, groups: list[str], key: str
 ) -> None:
     model.answer(FACTS, facts(fact(NARROW, scope=scope)))
-    await say(memory, identity("ana", session="s1", groups=groups), "The harbor project ships on 9 May.")
+    who = identity("ana", session="s1", groups=groups, teaches=True)
+    await say(memory, who, "The harbor project ships on 9 May.")
 
     held = await memory.memories(identity("bo" if key[:4] != "user" else "ana", groups=groups), ["fact"])
     assert [(item.content, item.scope_key) for item in held] == [(NARROW, key)]
@@ -142,7 +143,7 @@ async def test_guidance_and_the_groups_name_reach_the_extractor_as_data(memory: 
 
 
 MAST = "Ana and Bo chose a mast on 2 March 2026."
-TEAM = identity("ana", session="s1", groups=["crew"])
+TEAM = identity("ana", session="s1", groups=["crew"], teaches=True)
 SHORT = "Ana wants short answers without praise."
 LAUNCH = "The harbor launch on 9 May 2026 comes before all else."
 VOTE = "The crew decides by vote on Mondays."
@@ -214,7 +215,12 @@ async def test_each_speakers_text_is_their_own_and_nobodys_own_memory_is_shown(
     memory: Mnemic, model: LoopbackModel, output: str
 ) -> None:
     answer(model, output, text(SHORT, private=True), text(LAUNCH, scope="agent"))
-    await say(memory, identity("ana", session="s0"), "Be short. The launch comes before all else.", *["Well."] * 3)
+    await say(
+        memory,
+        identity("ana", session="s0", teaches=True),
+        "Be short. The launch comes before all else.",
+        *["Well."] * 3,
+    )
     figures = "Bo wants to see every figure."
     answer(model, output, text(BEES), text(figures, 2))
     said = ("Show me every figure.", "Please.", "assistant: Yes.")
@@ -257,7 +263,7 @@ async def test_a_fact_of_the_same_run_is_shown_and_not_said_again(memory: Mnemic
         (["ana", "bo"], ["crew"], False, MAST, "group:crew"),
         (["ana", "bo"], ["crew"], True, MAST, "session:s1"),
         (["ana", "bo"], [], False, MAST, "session:s1"),
-        (["ana", "bo"], ["crew"], False, "Ana told Bo of a cancer diagnosis and a mast.", "session:s1"),
+        (["ana", "bo"], ["crew"], False, "Ana told Bo to buy a mast at Porter's.", "session:s1"),
     ],
 )
 async def test_an_episode_is_the_one_speakers_or_the_groups_or_the_sessions(

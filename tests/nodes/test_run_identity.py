@@ -73,6 +73,7 @@ def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
         ("agent_id", "other"),
         ("group_ids", ["harbor", "quay"]),
         ("role", "owner"),
+        ("teaches_agent", True),
     ],
 )
 def test_a_run_that_names_what_is_not_theirs_is_refused_without_saying_whose_it_is(field: str, value: Any) -> None:

@@ -14,7 +14,6 @@ from mnemic.policy.text.shape import (
     clean_text,
     clip_text,
     count_tokens,
-    display_name,
     fit,
     pieces,
     require_text,
@@ -22,6 +21,7 @@ from mnemic.policy.text.shape import (
     strip_recalled,
 )
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import display_name
 from mnemic.state.kinds import MONTHS
 
 # -- shape

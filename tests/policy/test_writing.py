@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.formation.bands import same_fact
-from mnemic.policy.formation.sharing import content_tokens, is_pasted, is_personal, steers
+from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, is_pasted
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.recall.requests import load_requests
 from mnemic.policy.refinement import lost_memories
 from mnemic.policy.text.details import kept_share
-from mnemic.policy.text.shape import clean_text, clip_text, display_name, pieces, strip_recalled
+from mnemic.policy.text.shape import clean_text, clip_text, pieces, strip_recalled
 from mnemic.policy.text.words import QUOTED, is_common_word, sentences, words
 from mnemic.policy.text.writing import Problem, Verdict, check_text, is_degenerate
+from mnemic.state.identity import display_name
 from mnemic.state.kinds import Kind
 
 # -- memories, words and sentences
@@ -242,8 +243,8 @@ RULES: dict[str, Callable[[str], bool]] = {
     "clipping": lambda text: len(clip_text(text, 100)) <= 100 and len(display_name(text)) <= len(text),
     "comparison": lambda text: same_fact(text, text) and kept_share([text], text) == 1.0,
     "writing": lambda text: check_text(text, kind="fact").text is None and is_degenerate(text) in (True, False),
-    "sharing": lambda text: is_pasted(text) and is_personal(text, "knowledge") in (True, False),
-    "orders": lambda text: steers(text) in (True, False) and len(content_tokens(text)) >= 0,
+    "sharing": lambda text: is_pasted(text) and has_contact_data(text) in (True, False),
+    "orders": lambda text: imitates_prompt(text) in (True, False) and len(content_tokens(text)) >= 0,
     "losses": lambda text: len(lost_memories([text, "Ana"], text)) == 2,
     "search": lambda text: (
         search_reason(text, requests=load_requests()) in (None, "phrase", "past_question", "own_question", "names")

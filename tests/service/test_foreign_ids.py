@@ -30,7 +30,7 @@ from tests.support.scripted import (
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-ANA = identity("ana", groups=["crew"], session="s-ana")
+ANA = identity("ana", groups=["crew"], session="s-ana", teaches=True)
 BO = identity("bo", session="s-bo")
 OWN = "Ana keeps bees on the north quay."
 SHARED = "The crew of the north quay meets on Monday."

@@ -24,9 +24,14 @@ MORNING = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 
 def identity(
-    user: str | None = "ana", *, agent: str = AGENT, groups: Sequence[str] = (), session: str | None = None
+    user: str | None = "ana",
+    *,
+    agent: str = AGENT,
+    groups: Sequence[str] = (),
+    session: str | None = None,
+    teaches: bool = False,
 ) -> Identity:
-    return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups), session_id=session)
+    return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups), session_id=session, teaches_agent=teaches)
 
 
 def direction(degrees: float, size: int = 8) -> tuple[float, ...]:

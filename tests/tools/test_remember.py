@@ -3,17 +3,14 @@
 import asyncio
 import re
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
-from mnemic.policy.formation.sharing import gives_orders
-from mnemic.prompts.tools import correct_answer, forget_answer, remember_answer
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.formation import Corrected, ExplicitScope, Remembered
+from mnemic.state.formation import Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
@@ -23,7 +20,7 @@ from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
-ANA = identity("ana", session="s1", groups=["crew"])
+ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 BEES = "Ana keeps forty bees in Oslo."
 AGAIN = "Ana keeps forty bees in Oslo"
 TITLE = "Deploy the harbor app"
@@ -238,18 +235,6 @@ async def test_a_mistake_of_the_model_is_answered_with_what_to_do(memory: Mnemic
         assert "bees" not in str(answer.content)
 
 
-def test_no_answer_reads_like_an_order_that_would_keep_a_conversation_from_being_shared() -> None:
-    new = Remembered(id=uuid.uuid4(), scope_key="user:ana")
-    kept = (new, replace(new, known=True), replace(new, scope_key="group:crew"), replace(new, scope_key="agent:harbor"))
-    scopes: tuple[ExplicitScope, ...] = ("user", "group", "agent")
-    answers = [remember_answer(stored, scope) for stored in kept for scope in scopes]
-    answers += [forget_answer(uuid.uuid4(), was_there) for was_there in (True, False)]
-    answers += [
-        correct_answer(Corrected(id=new.id, old_id=uuid.uuid4(), scope_key="", known=known)) for known in (False, True)
-    ]
-    assert not any(map(gives_orders, answers))
-
-
 async def test_each_role_has_the_tools_of_the_table_and_no_other(memory: Mnemic) -> None:
     whole = ["remember", "correct", "forget", "remember_procedure"]
     writing = {"supervisor": whole, "executor": ["remember_procedure"]}
@@ -303,7 +288,7 @@ async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, super
 
 async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
     assert (await memory.remember_procedure(ANA, TITLE, STEPS, scope="agent")).scope_key == "agent:harbor"
-    private = [*STEPS, "Call Ana's doctor."]
+    private = [*STEPS, "Call Ana at +49 170 1234567."]
     assert (await memory.remember_procedure(ANA, TITLE, private, scope="agent")).scope_key == "user:ana"
     # as long as a pasted document, and of as many lines: the caller's all the same
     flags = [f"Raise the {flag} flag of the north quay and wait for the harbor to answer." for flag in FLAGS]

@@ -257,7 +257,7 @@ declare
     shown  uuid[];
     is_living boolean;
 begin
-    perform open_operation(agent, p_op, p_actor, case when own is null then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
+    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
     update heads set operation = operation || jsonb_build_object('undo_of', p_request #>> '{undone,0}')

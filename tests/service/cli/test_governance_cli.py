@@ -46,6 +46,24 @@ async def _double(db: Database) -> None:
     await remember(db, ANA, again(twice))
 
 
+@pytest.mark.parametrize("who", [(*PERSON, "--group", "crew"), (*BLIND, "--by", "ana")])
+def test_what_was_shared_is_taken_back_and_an_administrator_undoes_that(
+    mnemic: Command, ops: list[UUID], superuser: psycopg.Connection, who: tuple[str, ...]
+) -> None:
+    shown = mnemic("unshare", *who)
+    assert (shown.exit_code, states(superuser)[CREW]) == (1, "active")
+    assert "memories that would change: 1" in shown.stdout
+
+    done = mnemic("unshare", *who, "--yes")
+    assert (done.exit_code, states(superuser)[CREW], states(superuser)[BOAT]) == (0, "soft_deleted", "active")
+    command = shlex.split(done.stdout.rpartition("to undo it: ")[2])
+    assert mnemic(*command[1:], "--yes").exit_code == 0
+    assert states(superuser)[CREW] == "active"
+
+    for wrong in (BLIND, (*PERSON, "--by", "ana"), (*BLIND, "--by", "ana", "--group", "crew")):
+        assert mnemic("unshare", *wrong).exit_code == 2
+
+
 # -- whether it is done
 
 

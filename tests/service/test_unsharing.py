@@ -1,0 +1,99 @@
+"""What a person brought into groups and the whole agent says whose word it is, is listed, and is taken back as one."""
+
+from typing import Any
+
+import pytest
+
+from mnemic import Administration, Mnemic
+from mnemic.state.errors import InvalidInputError, RollbackConflictError
+from mnemic.state.identity import Identity
+from tests.support.loopback import LoopbackModel
+from tests.support.scripted import (
+    CONSOLIDATION,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    contents,
+    fact,
+    facts,
+    reflection,
+    reflections,
+    say,
+)
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
+BO = identity("bo", session="s2", groups=["crew"])
+OWN, CREW, ALL = "Ana mends sails.", "The crew meets on Mondays at the pier.", "The harbor office opens at eight."
+BOS = "The crew sails on Sundays past the lighthouse."
+
+
+async def brought(memory: Mnemic, model: LoopbackModel) -> None:
+    """One formation of Ana's with a fact of each width, and a word of Bo's."""
+    model.answer(FACTS, facts(fact(OWN), fact(CREW, 2, scope="group"), fact(ALL, 3, scope="agent")))
+    said = ("I mend sails.", "The crew meets on Mondays at the pier", "The harbor office opens at eight")
+    await say(memory, ANA, *said, *["assistant: ok"] * 3)
+    await memory.remember(BO, BOS, category="projects", scope="group")
+
+
+async def test_what_is_shared_says_whose_word_it_is_to_the_others(memory: Mnemic, model: LoopbackModel) -> None:
+    await brought(memory, model)
+    await memory.remember(ANA, "The crew never sails alone.", category="knowledge", kind="core", scope="group")
+    shown = (await memory.recall(BO, "When does the crew meet?", search="always"))["context"]
+
+    assert f"{CREW} (from Ana)" in shown
+    assert "- The crew never sails alone. (from Ana)" in shown
+    assert f"{BOS} (from Bo)" in shown
+    assert f"{OWN}\n" in (await memory.recall(ANA, "Who mends sails?", search="always"))["context"]
+
+
+async def take_back(memory: Mnemic, administration: Administration, who: Identity | None, **how: Any) -> Any:
+    if who:
+        return await memory.unshare(who, **how)
+    return await administration.unshare("harbor", "ana", **how)
+
+
+@pytest.mark.parametrize("who", [ANA, None], ids=["the person", "an administrator"])
+async def test_it_is_listed_and_taken_back_as_one_operation_that_can_be_undone(
+    memory: Mnemic, administration: Administration, model: LoopbackModel, who: Identity | None
+) -> None:
+    await brought(memory, model)
+    listed = await memory.shared(ANA)
+    assert {row.content for row in listed} == {CREW, ALL}
+    planned = await take_back(memory, administration, who, dry_run=True)
+    assert {change.memory_id for change in planned.changes} == {row.id for row in listed}
+
+    done = await take_back(memory, administration, who)
+    assert await contents(memory, ANA) == sorted([OWN, BOS])
+    assert await contents(memory, BO) == [BOS]
+    assert await memory.shared(ANA) == []
+    assert (await take_back(memory, administration, who)).changes_nothing
+    (told,) = [row for row in await administration.operations("harbor") if row.op_id == done.op_id]
+    assert told.actor_kind == ("person" if who else "admin")
+
+    await administration.undo("harbor", done.op_id)
+    assert await contents(memory, BO) == sorted([CREW, ALL, BOS])
+
+
+async def test_of_groups_that_one_does_not_name_and_of_others_nothing_goes(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await brought(memory, model)
+    await memory.unshare(identity("ana"))
+    assert await contents(memory, BO) == sorted([CREW, BOS])
+    assert (await memory.unshare(identity("cleo", groups=["crew"]))).changes_nothing
+    with pytest.raises(InvalidInputError):
+        await memory.unshare(identity(None, groups=["crew"]))
+
+
+async def test_what_others_made_of_it_goes_where_that_is_said(memory: Mnemic, model: LoopbackModel) -> None:
+    model.answer(REFLECTIONS, reflections(group=[reflection(CREW)]))
+    await say(memory, ANA, "The crew meets on Mondays at the pier", *["assistant: ok"] * 3)
+    model.answer(CONSOLIDATION, consolidation(CREW))
+    await memory.consolidate(BO, "group:crew", force=True)
+    with pytest.raises(RollbackConflictError):
+        await memory.unshare(ANA)
+    assert CREW in await memory.recall_text(BO, "Hello")
+
+    await memory.unshare(ANA, cascade=True)
+    assert CREW not in await memory.recall_text(BO, "Hello")
