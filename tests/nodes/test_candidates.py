@@ -183,7 +183,7 @@ def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:
     assert [[*numbered] for _, numbered in concerned(new, near)] == [[1], [2, 1]]
 
     made = [Decision(fact=number, reason="", event="DELETE", known=[1], text="") for number in (1, 2)]
-    outcome = apply_decisions(new, near, made, deletions=3, foreign=set())
+    outcome = apply_decisions(new, near, made, deletions=3, others=())
     assert {old_id: change.new_id for old_id, change in outcome.closing.items()} == {old.id: new[0].id}
     foreign = [Decision(fact=1, reason="", event="DELETE", known=[2], text="")]
-    assert apply_decisions(new, near, foreign, deletions=3, foreign=set()).closing == {}
+    assert apply_decisions(new, near, foreign, deletions=3, others=()).closing == {}
