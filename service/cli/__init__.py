@@ -1,3 +1,1 @@
 """The command line: `mnemic --help`. It shows what the library does and decides nothing itself."""
-
-from mnemic.service.cli.app import main as main

@@ -148,6 +148,9 @@ async def test_an_erasure_that_was_broken_off_goes_on(world: World, ids: bool) -
 
     with pytest.raises(KilledError):
         await erasure.erase(db, ANA, KEYS, every if ids else None, killed)
+    erased = superuser.execute("select count(*) from mnemic.messages where content is null").fetchone()
+    assert erased == (900,)
+    assert superuser.execute("select count(*) from mnemic.erasures").fetchone() == (1,)
     assert world.places() > set()
     done = await erasure.erase(db, ANA, KEYS, every[:1] if ids else None)
     assert done.goes_on_from

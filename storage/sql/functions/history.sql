@@ -9,9 +9,9 @@ create function history_hash(h history) returns bytea
 language sql stable
 return sha256(convert_to(history_text(h), 'UTF8'));
 
--- Once for each statement that changes memories or relations, or begins or ends a refinement, with a row for each of them in
--- their order: 100 memories cost the head one look-up and one new version instead of 100. The head is looked up by its key, whatever a table that was small
--- once would have been read by; what is written depends on no session's time zone or digits.
+-- Once for each statement that changes memories or relations, or begins or ends a refinement, with a row for each in their
+-- order: 100 memories cost the head one look-up and one new version instead of 100. The head is looked up by its key, whatever
+-- a table that was small once would have been read by; what is written depends on no session's time zone or digits.
 create function record_history() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
     set timezone = 'UTC' set extra_float_digits = 1 as $$
