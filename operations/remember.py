@@ -235,6 +235,6 @@ async def permitted_key(
     settings = resources.settings if draft.scope == "user" else await agent_settings(resources, identity)
     groups = group_names(identity, {})
     resolver = ScopeResolver(batch, identity, groups, settings, has_read_more=conversation is not None)
-    typed = [message for message in batch if is_typed(message, identity.user_id)]
+    typed = [message for message in batch if is_typed(message, {identity.user_id})]
     unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
     return resolver.resolve(unnumbered, typed, fallback=fallback)

@@ -24,6 +24,8 @@ Scope = Literal["session", "user", "group", "agent"]
 MAX_ID_BYTES = 128
 #: Each group brings a standing text of up to 500 words into every prompt: 64 of them are 32,000 words.
 MAX_GROUPS = 64
+#: Nobody talks with more people at once; a whole company need not be listed for those who speak.
+MAX_MEMBERS = 1000
 
 
 def _clean_id(value: str) -> str:
@@ -91,6 +93,8 @@ class Identity(BaseModel):
     session_id: HostId | None = None
     role: HostId = SUPERVISOR
     actor_id: HostId | None = None
+    #: Who else in this session belongs to its groups: what they type may become the group's, as what the user types.
+    members: Annotated[tuple[HostId, ...], Field(max_length=MAX_MEMBERS)] = ()
     #: Whether what this user types may become everybody's: for operators, and an assistant of one person.
     teaches_agent: StrictBool = False
 
@@ -106,6 +110,11 @@ class Identity(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """The identity with other values, which are checked as those of a new one are."""
         return type(self)(**{**self.model_dump(), **(update or {})})
+
+    def may_speak_for(self, scope: Scope) -> frozenset[str | None]:
+        """Whose typed words may become the group's or everybody's."""
+        members = self.members if scope == "group" else ()
+        return frozenset([self.user_id, *members] if self.user_id else members)
 
     @property
     def actor(self) -> str:

@@ -100,7 +100,9 @@ class Settings(BaseSettings):
     formation_batch_tokens: PositiveInt = 16_000
     facts_per_ten_messages: PositiveInt = 5
     facts_per_run: PositiveInt = 25
-    deletions_per_run: PositiveInt = 3
+    #: Facts that contradictions may close in one run, for each message that people typed; never below 3. Of the example
+    #: conversations, one of 18 such messages ends 6.
+    closings_per_message: Annotated[float, Field(gt=0)] = 0.5
     neighbours: PositiveInt = 5
     #: Stored facts that a decision on a new one is shown at most, and tokens of them in one call.
     candidates_per_fact: PositiveInt = 12

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, within_tokens
-from mnemic.operations.formation.decisions import apply_decisions, compare_facts
+from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_names, others_words, speakers
 from mnemic.operations.run.identity import identity_of
@@ -58,7 +58,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     identity = identity_of(runtime)
     facts, batch, settings = state["facts"], state["batch"], resources.settings
     vectors = await resources.embedder.embed([fact.search_text for fact in facts])
-    keys, model = changeable_keys(facts, batch, identity), resources.embedder.name
+    keys, model = changeable_keys(facts, _resolver(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
     async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:
         stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
@@ -80,8 +80,8 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         facts,
         candidates,
         (await metered(resources, identity, deciding)).output.decisions,
-        deletions=settings.deletions_per_run,
-        others=others_words(batch, identity),
+        closings=closings_allowed(batch, settings.closings_per_message),
+        others={"group": others_words(batch, identity, "group"), "agent": others_words(batch, identity, "agent")},
     )
     changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
     return {
@@ -139,8 +139,7 @@ async def _drafts(
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
     step_input = _step_input(state, identity, resources.categories.formed, standing)
-    settings = resources.settings.overridden(state["overrides"])
-    resolver = ScopeResolver(state["batch"], identity, step_input.groups, settings)
+    resolver = _resolver(state, resources, identity)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
     def built(answer: Answer) -> MemoryBuilder:
@@ -152,6 +151,11 @@ async def _drafts(
 
     asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
     return built((await metered(resources, identity, asking)).output)
+
+
+def _resolver(state: FormationState, resources: Resources, identity: Identity) -> ScopeResolver:
+    settings = resources.settings.overridden(state["overrides"])
+    return ScopeResolver(state["batch"], identity, group_names(identity, state["names"]), settings)
 
 
 def _step_input(

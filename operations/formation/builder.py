@@ -6,7 +6,6 @@ A model's word on a wide scope counts only through the rules of `policy.formatio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -77,8 +76,8 @@ class ScopeResolver:
 
         What would be everybody's, but for its user who does not teach the agent, is kept there as a candidate.
         """
-        owner = self._owner(draft)
-        if owner is None or not may_share(draft, sources, self.identity.user_id) or not self._was_said(draft, sources):
+        owner, members = self._owner(draft), self.identity.may_speak_for(draft.scope)
+        if owner is None or not may_share(draft, sources, members) or not self._was_said(draft):
             return Place(fallback)
         if draft.scope == "agent" and not self._teaches:
             return Place(fallback, (CANDIDATE,))
@@ -97,14 +96,20 @@ class ScopeResolver:
         is_meant = draft.scope == "group" and self.settings.share_with_group and 1 <= number <= len(groups)
         return groups[number - 1] if is_meant else None
 
-    def _was_said(self, draft: Draft, sources: Sequence[Message]) -> bool:
-        own = [message.content for message in sources] + [message.author for message in sources]
-        others = None if self.has_read_more else self._others
-        return says_only(draft.text, [*own, *self.identity.group_ids, *self.groups], others)
+    def group_keys(self, fact: NewMemory) -> list[str]:
+        """The scope keys of the groups whose fact it might be, too."""
+        sources = [message for message in self.batch if message.id in fact.source_message_ids]
+        draft = Draft("group", fact.content, fact.category, fact.private, fact.provenance)
+        numbers = range(1, len(self.identity.group_ids) + 1)
+        places = (self.resolve(draft._replace(group=number), sources, fallback="") for number in numbers)
+        return [place.scope_key for place in places if place.scope_key]
 
-    @cached_property
-    def _others(self) -> list[str]:
-        return others_words(self.batch, self.identity)
+    def _was_said(self, draft: Draft) -> bool:
+        members = self.identity.may_speak_for(draft.scope)
+        typed = [message for message in self.batch if is_typed(message, members)]
+        own = [words for message in typed for words in (message.author, message.content)]
+        others = None if self.has_read_more else others_words(self.batch, self.identity, draft.scope)
+        return says_only(draft.text, [*own, *self.identity.group_ids, *self.groups], others)
 
 
 @dataclass
@@ -203,8 +208,8 @@ class MemoryBuilder:
         who = speakers(batch)
         key = self._own_key(who[0] if len(who) == 1 else None)
         if len(who) != 1:
-            member = self.resolver.identity.user_id
-            typed = [message for message in batch if is_typed(message, member)]
+            members = self.resolver.identity.may_speak_for("group")
+            typed = [message for message in batch if is_typed(message, members)]
             key = self.resolver.resolve(Draft("group", content, "event", private), typed, fallback=key).scope_key
         self._keep(self._memory("episode", key, content, batch[-1:]))
 

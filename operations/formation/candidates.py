@@ -5,13 +5,14 @@ from itertools import count, zip_longest
 from typing import Final
 from uuid import UUID
 
+from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.messages.transcript import speakers
 from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.extraction import DecideInput, ShownFact
 from mnemic.state.formation import SimilarFact
-from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.records import Memory, Message, NewMemory, Standing
+from mnemic.state.identity import display_name, scope_key, split_scope_key
+from mnemic.state.records import Memory, NewMemory, Standing
 
 #: By the id of a new fact: those that it may change, the likeliest first.
 Candidates = Mapping[UUID, Sequence[SimilarFact]]
@@ -20,16 +21,18 @@ Candidates = Mapping[UUID, Sequence[SimilarFact]]
 _CONTEXT_SHARE: Final = 3
 
 
-def changeable_keys(facts: Iterable[NewMemory], batch: Sequence[Message], identity: Identity) -> list[list[str]]:
+def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list[list[str]]:
     """For each new fact the scope keys in which it may change anything.
 
-    What is shared may end what its speakers said for themselves. What is somebody's own ends nothing that is shared:
-    the others would see it go, and not what took its place.
+    What is shared may end what its speakers said for themselves. What is somebody's own ends what is a group's only
+    where it may take its place there: the others would else see the one go, and not the other come.
     """
-    users = [scope_key("user", user) for user in speakers(batch)]
-    groups = [scope_key("group", group) for group in identity.group_ids]
-    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users, "user": []}
-    return [[fact.scope_key, *also[split_scope_key(fact.scope_key)[0]]] for fact in facts]
+    users = [scope_key("user", user) for user in speakers(resolver.batch)]
+    groups = [scope_key("group", group) for group in resolver.identity.group_ids]
+    also: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users}
+    return [
+        [fact.scope_key, *(also.get(split_scope_key(fact.scope_key)[0]) or resolver.group_keys(fact))] for fact in facts
+    ]
 
 
 def within_tokens(candidates: Candidates, most: int, names: Mapping[str, str]) -> dict[UUID, list[SimilarFact]]:

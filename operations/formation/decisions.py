@@ -3,7 +3,7 @@
 Whatever cannot be trusted of a decision becomes ADD.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import mul
@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.operations.formation.candidates import Candidates, concerned
+from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, says_only
 from mnemic.policy.text.details import missing_details
@@ -19,12 +20,14 @@ from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision
 from mnemic.state.formation import Repeat, SimilarFact, Twin
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import split_scope_key
-from mnemic.state.records import NewMemory, Relation, Supersession
+from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
 #: A reason that is longer is no reason, and its decision no decision.
 MAX_REASON_CHARS: Final = 400
+#: A short turn may correct several things at once.
+_MIN_CLOSINGS: Final = 3
 
 
 def compare_facts(
@@ -121,16 +124,16 @@ class Outcome:
     #: By id, in order; a repeated fact is gone, a changed one replaced.
     facts: dict[UUID, NewMemory]
     #: How many more facts contradictions may close.
-    deletions: int
+    closings: int
     #: By the id of what is closed.
     closing: dict[UUID, Supersession] = field(default_factory=dict)
     #: What the facts that are gone repeat.
     repeats: list[Repeat] = field(default_factory=list)
 
     def allowed(self, named: Sequence[SimilarFact]) -> list[SimilarFact]:
-        """As many as the run may still delete."""
-        allowed = list(named[: self.deletions])
-        self.deletions -= len(allowed)
+        """As many as the run may still close."""
+        allowed = list(named[: self.closings])
+        self.closings -= len(allowed)
         return allowed
 
     def close(self, named: Sequence[SimilarFact], replacement: NewMemory, shown: Iterable[SimilarFact]) -> None:
@@ -155,8 +158,8 @@ def apply_decisions(
     candidates: Candidates,
     decisions: Iterable[Decision],
     *,
-    deletions: int,
-    others: Sequence[str],
+    closings: int,
+    others: Mapping[Scope, Sequence[str]],
 ) -> Outcome:
     """Applies the first decision on each fact that the step was asked about.
 
@@ -167,10 +170,10 @@ def apply_decisions(
         facts: all new ones.
         candidates: what each may change; a decision may name nothing else.
         decisions: what the step answered.
-        deletions: most facts that contradictions may close in this run.
-        others: what of the batch the run's own user did not type.
+        closings: most facts that contradictions may close in this run.
+        others: by scope, what of the batch nobody typed who may speak for it.
     """
-    outcome = Outcome({fact.id: fact for fact in facts}, deletions)
+    outcome = Outcome({fact.id: fact for fact in facts}, closings)
     first = {decision.fact: decision for decision in reversed(list(decisions))}
     for number, (fact, known) in enumerate(concerned(facts, candidates), start=1):
         decision = first.get(number)
@@ -186,11 +189,26 @@ def apply_decisions(
             outcome.repeats += repeats_of(fact, own)
         elif decision.event == "DELETE":
             still_open = [old for old in named if old.id not in outcome.closing]
-            outcome.close(outcome.allowed(still_open), fact, known.values())
+            placed, ended = _placed(fact, still_open)
+            outcome.close(outcome.allowed(ended), placed, known.values())
         elif decision.event == "UPDATE" and is_free and own == named and own:
             updated = _updated(fact, decision.text, named, others)
             outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
     return outcome
+
+
+def closings_allowed(batch: Iterable[Message], per_message: float) -> int:
+    """Most facts that contradictions may close in a run, so that a misled model does bounded damage."""
+    return max(_MIN_CLOSINGS, int(len(own_words(batch)) * per_message))
+
+
+def _placed(fact: NewMemory, named: Sequence[SimilarFact]) -> tuple[NewMemory, list[SimilarFact]]:
+    """The fact where it stands from now on, and what it ends: what ends a group's fact takes its place there."""
+    groups = [old.scope_key for old in named if old.scope_key != fact.scope_key and old.scope_key.startswith("group:")]
+    if not groups or not fact.scope_key.startswith("user:"):
+        return fact, [*named]
+    placed = replace(fact, scope_key=groups[0], relations=())
+    return placed, [old for old in named if old.scope_key in (fact.scope_key, groups[0])]
 
 
 def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory) -> list[SimilarFact]:
@@ -204,7 +222,9 @@ def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory)
     return first and first + outcome.allowed(named[1:])
 
 
-def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], others: Sequence[str]) -> NewMemory | None:
+def _updated(
+    fact: NewMemory, text: str, named: Sequence[SimilarFact], others: Mapping[Scope, Sequence[str]]
+) -> NewMemory | None:
     """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
 
     A text for a group or an agent passes the rules of sharing anew: it is not the one that passed.
@@ -215,10 +235,10 @@ def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact], others: S
     if checked is None or missing_details([checked], known) or missing_details([fact.content], checked):
         return None
     private = fact.private or any(old.private for old in named)
-    is_wide = split_scope_key(fact.scope_key)[0] in ("group", "agent")
+    scope = split_scope_key(fact.scope_key)[0]
     is_marked = private or has_contact_data(checked) or imitates_prompt(checked)
-    may_share = not is_marked and says_only(checked, own, others)
-    if is_wide and not may_share:
+    may_share = not is_marked and says_only(checked, own, others.get(scope, ()))
+    if scope in others and not may_share:
         return None
     return replace(
         fact,

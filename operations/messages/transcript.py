@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from mnemic.policy.formation.sharing import is_pasted, is_typed
 from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
-from mnemic.state.identity import Identity, display_name, scope_key
+from mnemic.state.identity import Identity, Scope, display_name, scope_key
 from mnemic.state.records import Message
 
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.
@@ -22,9 +22,10 @@ def own_words(sources: Iterable[Message]) -> list[Message]:
     return [message for message in sources if message.role == "user" and not is_pasted(message.content)]
 
 
-def others_words(messages: Iterable[Message], identity: Identity) -> list[str]:
-    """What the run's own user did not type: others, the assistant, tools, pasted documents."""
-    return [message.content for message in messages if not is_typed(message, identity.user_id)]
+def others_words(messages: Iterable[Message], identity: Identity, scope: Scope) -> list[str]:
+    """What nobody typed who may speak for the scope: others, the assistant, tools, pasted documents."""
+    members = identity.may_speak_for(scope)
+    return [message.content for message in messages if not is_typed(message, members)]
 
 
 def speakers(messages: Iterable[Message]) -> list[str]:

@@ -45,7 +45,8 @@ def acting_for(identity: Identity, scope_key: str) -> Identity:
     scope, owner = split_scope_key(scope_key)
     if scope != "user" or owner == identity.user_id:
         return identity
-    return identity.model_copy(update={"user_id": owner, "actor_id": identity.actor, "teaches_agent": False})
+    update = {"user_id": owner, "actor_id": identity.actor, "teaches_agent": False, "members": ()}
+    return identity.model_copy(update=update)
 
 
 class BoundIdentity(Identity):
@@ -79,8 +80,8 @@ def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | No
             raise RefusedIdentityError(f"{field}: the run is not theirs who was authenticated; leave it out")
     if identity.role != SUPERVISOR:
         raise RefusedIdentityError("role: a request speaks in no other role than the agent that people talk with")
-    if identity.teaches_agent:
-        raise RefusedIdentityError("teaches_agent: that is for the host to say, and for no request")
+    if claimed := [field for field in ("teaches_agent", "members") if getattr(identity, field)]:
+        raise RefusedIdentityError(f"{claimed[0]}: that is for the host to say, and for no request")
     agents, groups = token_claim(user, "agents"), token_claim(user, "groups")
     if agents and identity.agent_id not in agents:
         raise RefusedIdentityError("agent_id: the token does not name this agent")

@@ -4,7 +4,7 @@ What a text is about is nobody's rule here: a list of words holds in one languag
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from mnemic.policy.text.details import DATE_WORDS, details, find_dates, find_numbers
@@ -77,23 +77,23 @@ class Draft(NamedTuple):
     group: int = 0
 
 
-def may_share(draft: Draft, sources: Sequence[Message], member: str | None) -> bool:
+def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]) -> bool:
     """Whether a memory may have group or agent scope; else it belongs to its user, whatever a model says.
 
-    It must be asserted, not private or of a personal category, without contact data, and rest on what this member
+    It must be asserted, not private or of a personal category, without contact data, and rest on what these members
     typed alone: no word of anybody else, a tool or the assistant, no pasted document, no part of a prompt.
     """
     if draft.private or draft.provenance != "asserted" or draft.category in PERSONAL_CATEGORIES:
         return False
-    if not sources or not all(is_typed(message, member) for message in sources):
+    if not sources or not all(is_typed(message, members) for message in sources):
         return False
     texts = [draft.text, *(message.content for message in sources)]
     return not has_contact_data(draft.text) and not any(map(imitates_prompt, texts))
 
 
-def is_typed(message: Message, member: str | None) -> bool:
-    """Whether this member typed it, rather than somebody else, the assistant, a tool, or pasted it."""
-    return message.role == "user" and message.user_id == member and not is_pasted(message.content)
+def is_typed(message: Message, members: Set[str | None]) -> bool:
+    """Whether one of these members typed it, rather than somebody else, the assistant, a tool, or pasted it."""
+    return message.role == "user" and message.user_id in members and not is_pasted(message.content)
 
 
 def says_only(text: str, own: Sequence[str], others: Sequence[str] | None) -> bool:

@@ -179,7 +179,7 @@ async def test_a_model_does_bounded_damage_to_its_own_user_alone_at_most(
     behave(model, order)
     model.chat_requests.clear()
 
-    await check_run(resources, superuser, order, closings=resources.settings.deletions_per_run * (behave is obey))
+    await check_run(resources, superuser, order, closings=3 * (behave is obey))
 
     first = {"user", "assistant", "tool"} & {order.role} or {"other"}
     for request in model.chat_requests:
@@ -271,7 +271,7 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
 ) -> None:
     _, model = scripted
     async with scripted_resources(
-        clean_db, model, keep_messages="all", deletions_per_run=100, user_threshold=100
+        clean_db, model, keep_messages="all", closings_per_message=100, user_threshold=100
     ) as unbounded:
         assert "facts closed" in await _fails((unbounded, model), superuser, "forget a person")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, within_tokens
 from mnemic.operations.formation.decisions import apply_decisions
 from mnemic.operations.run.resources import Resources
@@ -14,6 +15,7 @@ from mnemic.prompts.extraction import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.formation import SimilarFact
 from mnemic.state.records import NewMemory
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
@@ -51,9 +53,9 @@ async def known(resources: Resources, *new: NewMemory) -> None:
 
 async def learn(memory: Mnemic, model: LoopbackModel, *texts: str, made: Any = (), **given: Any) -> None:
     model.answer_embeddings(far_apart)
-    model.answer(FACTS, facts(*(fact(text, category="profile", **given) for text in texts)))
+    model.answer(FACTS, facts(*(fact(text, **{"category": "tasks", **given}) for text in texts)))
     model.answer(DECISIONS, decisions(*made))
-    await memory.observe(ANA, turns("I moved.", "Well.", "So it is.", "Good."))
+    await memory.observe(ANA, turns("Ana moved to Bergen on 2 May and sold her flat.", "Well.", "So it is.", "Good."))
     await memory.form(ANA)
 
 
@@ -64,10 +66,10 @@ def about(content: str, *, key: str = "user:ana", subject: str = "Ana", **given:
 
 FILLER = [about(f"Filler number {place}.", category="goals") for place in range(30)]
 HIDDEN = {
-    "other words": about("She rents a flat above a bakery."),
+    "other words": about("She rents a flat above a bakery.", category="tasks"),
     "another language": about("Ana wohnt in Oslo.", importance=4),
     "a word in common": about("The harbor of Bergen is closed.", key="group:crew", subject="Harbor", category="tasks"),
-    "the group's": about("Ana sits in the Oslo office.", key="group:crew"),
+    "the group's": about("Ana sits in the Oslo office.", key="group:crew", category="tasks"),
 }
 
 
@@ -92,10 +94,8 @@ async def test_both_sides_are_shown_whole_and_facts_of_one_batch_are_not_known(
     await learn(memory, model, MOVED, "Ana sold her flat.")
 
     shown = last_prompt(model, DECISIONS).partition("<facts>\n")[2]
-    assert shown.startswith(
-        f"new 1 [2026-03-02; user Ana; Ana; profile; 3]: {MOVED}\n  known 1 [2026-03-02; group Crew;"
-    )
-    assert "\nnew 2 [2026-03-02; user Ana; Ana; profile; 3]: Ana sold her flat.\n  known from above: 1\n" in shown
+    assert shown.startswith(f"new 1 [2026-03-02; user Ana; Ana; tasks; 3]: {MOVED}\n  known 1 [2026-03-02; group Crew;")
+    assert "\nnew 2 [2026-03-02; user Ana; Ana; tasks; 3]: Ana sold her flat.\n  known from above: 1\n" in shown
     assert shown.count("  known ") == 2
     assert "- [2026-03-02; user Ana; reflection]: Ana is shy]; core." in last_prompt(model, DECISIONS)
 
@@ -109,7 +109,8 @@ async def test_several_facts_of_several_scope_keys_end_at_once_and_stay_readable
     everything = await memory.memories(ANA, ["fact"], with_closed=True)
     closed = [item for item in everything if item.state == "superseded"]
     assert (len(closed), len({item.superseded_by for item in closed})) == (3, 1)
-    assert MOVED in await contents(memory, ANA)
+    (new,) = [item for item in everything if item.content == MOVED]
+    assert new.scope_key == "group:crew"  # where the others see what took the place of theirs
 
 
 @pytest.mark.parametrize("event", ["UPDATE", "NONE"])
@@ -139,17 +140,21 @@ async def test_what_a_person_says_ends_nothing_of_others(
 
 
 def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
-    said = [message("We moved."), message("So did I.", user="bo")]
-    ordered = [*said, message("Forget everything about Bo.")]
     crew = identity("ana", session="s1", groups=["crew", "pier"])
-    users = ["user:ana", "user:bo"]
-    for key, batch, keys in (
-        ("user:ana", said, ["user:ana", "group:crew", "group:pier"]),
-        ("user:ana", ordered, ["user:ana"]),
-        ("group:crew", said, ["group:crew", *users]),
-        ("agent:harbor", said, ["agent:harbor", "group:crew", "group:pier", *users]),
+    said = [message(MOVED), message("So did I.", user="bo")]
+    own, groups, users = ["user:ana"], ["group:crew", "group:pier"], ["user:ana", "user:bo"]
+    telling = ScopeResolver(said, crew, ["Crew", "Pier"], Settings())
+    for key, category, keys in (
+        ("user:ana", "tasks", [*own, *groups]),
+        ("user:ana", "profile", own),
+        ("group:crew", "tasks", ["group:crew", *users]),
+        ("agent:harbor", "tasks", ["agent:harbor", *groups, *users]),
     ):
-        assert changeable_keys([about(MOVED, key=key)], batch, crew) == [keys]
+        new = about(MOVED, key=key, category=category, provenance="asserted", source_message_ids=(said[0].id,))
+        assert changeable_keys([new], telling) == [keys]
+    for away in ({"private": True}, {"source_message_ids": (said[1].id,)}, {"source_message_ids": ()}):
+        new = replace(about(MOVED, category="tasks", provenance="asserted", source_message_ids=(said[0].id,)), **away)
+        assert changeable_keys([new], telling) == [own]
 
 
 def similar(place: int, content: str, number: int, key: str = "user:ana") -> SimilarFact:
@@ -183,7 +188,7 @@ def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:
     assert [[*numbered] for _, numbered in concerned(new, near)] == [[1], [2, 1]]
 
     made = [Decision(fact=number, reason="", event="DELETE", known=[1], text="") for number in (1, 2)]
-    outcome = apply_decisions(new, near, made, deletions=3, others=())
+    outcome = apply_decisions(new, near, made, closings=3, others={})
     assert {old_id: change.new_id for old_id, change in outcome.closing.items()} == {old.id: new[0].id}
     foreign = [Decision(fact=1, reason="", event="DELETE", known=[2], text="")]
-    assert apply_decisions(new, near, foreign, deletions=3, others=()).closing == {}
+    assert apply_decisions(new, near, foreign, closings=3, others={}).closing == {}

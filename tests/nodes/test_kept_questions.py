@@ -4,7 +4,7 @@ from mnemic import Mnemic
 from mnemic.policy.text.questions import folded, is_question
 from mnemic.state.records import Found
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, fact, facts, say, scripted_memory, turns
+from tests.support.scripted import say, scripted_memory, turns
 from tests.support.server import Clone
 from tests.support.worlds import identity
 
@@ -99,17 +99,13 @@ async def test_the_answer_comes_before_the_questions_that_were_asked_for_it(clea
         assert not any(is_question(item.content) or folded(item.content) == folded(question) for item in items)
 
 
-async def test_what_is_searched_of_a_message_is_what_it_tells(clean_db: Clone, model: LoopbackModel) -> None:
-    """A question that a fact was formed from told something, and is searched whole."""
-    model.answer(FACTS, facts(fact("Ana will moor at quay nine in spring.", 3)))
+async def test_a_message_that_also_tells_something_is_found(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, keep_messages="all") as memory:
         boat = "The boat is red. Who paints the boat?"
-        source, quay = "If I moor the boat at quay nine in spring, who helps?", "assistant: Which quay is your boat at?"
-        await say(memory, ANA, "Where is my boat?", boat, source, quay)
+        await say(memory, ANA, "Where is my boat?", boat, "assistant: Which quay is your boat at?")
         for search_type in ("text", "semantic"):
             found = await memory.query(ANA, "boat", categories=["message"], search_type=search_type)
-            assert {item.content for item in found} == {boat, source}
-        assert not await memory.query(ANA, "paint", categories=["message"], search_type="text")
+            assert [item.content for item in found] == [boat]
 
 
 async def test_a_question_without_a_mark_is_no_answer_to_itself(clean_db: Clone, model: LoopbackModel) -> None:

@@ -43,7 +43,7 @@ PASTED = "-----Original Message-----\nhi"
 def share(text: str = FACT, **changes: Any) -> bool:
     sources = changes.pop("sources", [message("As I said.")])
     plain = {"scope": "group", "category": "projects", "private": False}
-    return may_share(Draft(**{"text": text, **plain, **changes}), sources, "ana")
+    return may_share(Draft(**{"text": text, **plain, **changes}), sources, {"ana"})
 
 
 @pytest.mark.parametrize("text", SHARED)

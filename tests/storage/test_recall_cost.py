@@ -96,7 +96,7 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
     assert len(look_up) == 1
     assert sum("insert into memories" in statement for statement in operation) == 1
     assert len(operation) <= 10
-    assert len(work) <= 9
+    assert len(work) <= 11  # with those of `decide`, which reads what is in context and counts its tokens
 
 
 async def test_recall_and_memory_query_write_nothing(

@@ -211,7 +211,7 @@ async def test_what_remember_adds_beside_an_old_text_replaces_it_by_the_same_tex
 
 async def test_what_is_shared_stays_shared_only_where_its_new_text_may_be(memory: Mnemic) -> None:
     old = await keep(memory, DEPLOYS, BO, category="projects", scope="group")
-    assert "shared" in (await refusal(memory, old, "Ana is allergic to the release branch."))[1]
+    assert "shared" in (await refusal(memory, old, "Ana's number is +49 170 1234567."))[1]
     answers = [await call(memory, ANA, "correct", said=said, id=str(old), content=MONDAYS) for said in ([], TALK)]
     assert [answer.status for answer in answers] == ["error", "success"]
     assert answers[1].artifact["scope_key"] == "group:crew"
@@ -222,11 +222,12 @@ async def test_what_is_shared_stays_shared_only_where_its_new_text_may_be(memory
 
 
 async def test_in_everybodys_every_prompt_no_conversation_corrects_anything(memory: Mnemic) -> None:
-    core = await keep(memory, DEPLOYS, category="projects", scope="agent", kind="core")
-    answer = await call(memory, ANA, "correct", said=TALK, id=str(core), content=MONDAYS)
+    teacher = ANA.model_copy(update={"teaches_agent": True})
+    core = await keep(memory, DEPLOYS, teacher, category="projects", scope="agent", kind="core")
+    answer = await call(memory, teacher, "correct", said=TALK, id=str(core), content=MONDAYS)
 
     assert (answer.status, (await seen(memory, core)).state) == ("error", "active")
-    assert (await memory.correct(ANA, core, MONDAYS)).scope_key == "agent:harbor"
+    assert (await memory.correct(teacher, core, MONDAYS)).scope_key == "agent:harbor"
 
 
 TALK = [HumanMessage("Our harbor team deploys from the release branch every Monday")]
