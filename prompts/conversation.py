@@ -22,6 +22,43 @@ class Line(NamedTuple):
     content: str
 
 
+class Speaker(NamedTuple):
+    """A user who speaks in a conversation."""
+
+    #: Display name.
+    name: str
+    #: Whether what they type may become a group's, and everybody's.
+    is_member: bool = False
+    teaches: bool = False
+
+    def line(self) -> str:
+        """`user Vera, speaks for the group, teaches the agent`."""
+        marks = {"speaks for the group": self.is_member, "teaches the agent": self.teaches}
+        return ", ".join([f"user {single_line(self.name)}", *(mark for mark, holds in marks.items() if holds)])
+
+
+class People(NamedTuple):
+    """Who takes part in a conversation."""
+
+    #: Display name of the agent, and who it is by its settings; may be empty.
+    agent: str = "Agent"
+    persona: str = ""
+    speakers: tuple[Speaker, ...] = ()
+    #: Display names of the groups it belongs to; a draft names one of several by its number.
+    groups: tuple[str, ...] = ()
+
+    def lines(self) -> str:
+        """A line for the agent, each user and each group."""
+        persona = f": {single_line(self.persona)}" if self.persona else ""
+        numbered = len(self.groups) > 1
+        groups = (
+            f"group {f'{number} ' if numbered else ''}{single_line(name)}"
+            for number, name in enumerate(self.groups, start=1)
+        )
+        agent = f"agent {single_line(self.agent)} (the assistant){persona}"
+        return "\n".join([agent, *(speaker.line() for speaker in self.speakers), *groups])
+
+
 def as_data(text: str) -> str:
     """Text that cannot close the fence it stands in. Quotes and apostrophes stay as they are."""
     return escape(text)

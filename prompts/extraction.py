@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from mnemic.prompts.conversation import Line, as_data, render_lines, single_line
+from mnemic.prompts.conversation import Line, People, as_data, render_lines, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
 
@@ -20,14 +20,15 @@ class ExtractionInput:
     """What these steps are given; the prompt of each names what it shows of it."""
 
     lines: tuple[Line, ...]
-    #: Display names of the groups the conversation belongs to; a draft names one of several by its number.
-    groups: tuple[str, ...]
+    people: People
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
     #: Categories to choose from.
     categories: tuple[str, ...]
     #: The most facts or observations.
     limit: int
+    #: What the texts are written in.
+    language: str = "the language of the conversation"
     #: What each scope already holds in context, by its owner's display name: reflections and observations need not
     #: repeat that.
     standing: tuple[tuple[str, Standing], ...] = ()
@@ -41,17 +42,13 @@ class ExtractionInput:
         )
         return {
             "conversation": render_lines(self.lines),
-            "group": self._groups(),
+            "people": self.people.lines(),
+            "language": single_line(self.language),
             "guidance": as_data(self.guidance or "(none)"),
             "limit": str(self.limit),
             "standing": "\n".join(standing) or "(nothing yet)",
             "new_facts": "\n".join(f"- {single_line(fact)}" for fact in self.new_facts) or "(none)",
         }
-
-    def _groups(self) -> str:
-        if len(self.groups) > 1:
-            return "\n".join(f"{number} {single_line(name)}" for number, name in enumerate(self.groups, start=1))
-        return as_data(next(iter(self.groups), "(none)"))
 
 
 class _Draft(StepOutput):

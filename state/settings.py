@@ -94,12 +94,13 @@ class Settings(BaseSettings):
     formation_messages: Own[PositiveInt] = 45
     formation_tokens: Own[PositiveInt] = 1000
     session_cold_minutes: Own[PositiveInt] = 10
-    #: Messages one run takes; 5 facts per 10 messages and 25 a run meet at 50.
+    #: Messages one run takes; 10 facts per 10 messages and 40 a run bound what comes of them.
     formation_batch_messages: PositiveInt = 50
     #: Tokens of messages one run takes, so that prompt and embeddings stay within what endpoints accept.
     formation_batch_tokens: PositiveInt = 16_000
-    facts_per_ten_messages: PositiveInt = 5
-    facts_per_run: PositiveInt = 25
+    #: A sentence says one thing, so that each can change by itself: of 33 messages a careful reader keeps up to 30.
+    facts_per_ten_messages: PositiveInt = 10
+    facts_per_run: PositiveInt = 40
     #: Facts that contradictions may close in one run, for each message that people typed; never below 3. Of the example
     #: conversations, one of 18 such messages ends 6.
     closings_per_message: Annotated[float, Field(gt=0)] = 0.5
@@ -169,6 +170,8 @@ class Settings(BaseSettings):
     refinement_budget_tokens: Own[PositiveInt] = 8000
     refinement_target_tokens: Own[PositiveInt] = 5000
     #: Who an agent is, in its own words: for the supervisor's answers, and refinement in the agent's own voice.
+    #: The language in which memories are written, such as `English`. None: that of the conversation.
+    language: Own[Annotated[str, Field(min_length=1, max_length=60)] | None] = None
     persona: Own[Annotated[str, Field(min_length=1, max_length=4000)] | None] = None
     #: Where a session ends at the latest: turns of the agent, tokens of the model's calls, minutes since it began.
     refinement_steps: PositiveInt = 60

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import yaml
 
 from mnemic.models.offline import steps as offline
-from mnemic.prompts.conversation import Line
+from mnemic.prompts.conversation import Line, People
 from mnemic.prompts.extraction import DecideInput, ExtractionInput, ShownFact
 
 _FILE = Path(__file__).parents[2] / "tests" / "models" / "everyday.yaml"
@@ -62,7 +62,7 @@ def held_after(batches: Sequence[Sequence[str]]) -> Held:
     for batch in batches:
         moment += timedelta(days=1)
         lines = tuple(Line(number, _SPEAKER, "user", moment, text) for number, text in enumerate(batch, start=1))
-        given = ExtractionInput(lines=lines, groups=(), guidance="", categories=(), limit=25)
+        given = ExtractionInput(lines=lines, people=People(), guidance="", categories=(), limit=25)
         known = [*held.current]  # facts of one batch are not known to one another
         for draft in offline.extract_facts(given).facts:
             _decide(held, known, draft.content, moment)

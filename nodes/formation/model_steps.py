@@ -5,7 +5,7 @@ observations, in a single call in place of all of them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from langgraph.runtime import Runtime
@@ -19,7 +19,7 @@ from mnemic.operations.messages.transcript import group_names, others_words, spe
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.prompts.conversation import Line
+from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.extraction import (
     DECIDE,
     EXTRACT_FACTS,
@@ -34,6 +34,7 @@ from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import Memory, Message, NewMemory, Standing
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 
 Answer = TypeVar("Answer", bound=ExtractFactsOutput | ExtractReflectionsOutput | ExtractObservationsOutput)
@@ -138,7 +139,8 @@ async def _drafts(
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
-    step_input = _step_input(state, identity, resources.categories.formed, standing)
+    settings = resources.settings.overridden(state["overrides"])
+    step_input = _step_input(state, identity, settings, resources.categories.formed, standing)
     resolver = _resolver(state, resources, identity)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
@@ -158,8 +160,28 @@ def _resolver(state: FormationState, resources: Resources, identity: Identity) -
     return ScopeResolver(state["batch"], identity, group_names(identity, state["names"]), settings)
 
 
+def _people(batch: Sequence[Message], identity: Identity, names: Mapping[str, str], settings: Settings) -> People:
+    """Who takes part, the users in the order in which they speak."""
+    authors = {message.user_id: message.author for message in batch if message.user_id}
+    members, own = identity.may_speak_for("group"), identity.user_id
+    teaches = identity.teaches_agent or settings.share_with_agent == "open"
+    return People(
+        agent=names.get(scope_key("agent", identity.agent_id)) or display_name(identity.agent_id),
+        persona=settings.persona or "",
+        speakers=tuple(
+            Speaker(author, is_member=bool(identity.group_ids) and user in members, teaches=teaches and user == own)
+            for user, author in authors.items()
+        ),
+        groups=group_names(identity, names),
+    )
+
+
 def _step_input(
-    state: FormationState, identity: Identity, categories: Sequence[str], standing: Sequence[Standing]
+    state: FormationState,
+    identity: Identity,
+    settings: Settings,
+    categories: Sequence[str],
+    standing: Sequence[Standing],
 ) -> ExtractionInput:
     """What a step is shown.
 
@@ -173,7 +195,7 @@ def _step_input(
             Line(number, message.author, message.role, message.said_at, message.content)
             for number, message in enumerate(batch, start=1)
         ),
-        groups=group_names(identity, names),
+        people=_people(batch, identity, names, settings),
         guidance=state["guidance"],
         categories=tuple(categories),
         limit=state["max_facts"],
@@ -182,5 +204,6 @@ def _step_input(
             for part in standing
             if is_own or part.scope != "user"
         ),
+        language=settings.language or ExtractionInput.language,
         new_facts=tuple(fact.content for fact in state["facts"]),
     )

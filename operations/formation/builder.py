@@ -238,7 +238,7 @@ class MemoryBuilder:
         key, tags = self.resolver.resolve(wanted, sources, fallback=own_key)
         return replace(
             self._memory("fact" if fact else "reflection", key, text, sources, subject),
-            subject_user_id=owner if fact and key == own_key else None,
+            subject_user_id=owner if fact and key == own_key else self._named(subject),
             category=self.categories.stored_as(draft.category),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
@@ -266,6 +266,11 @@ class MemoryBuilder:
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
         self._cited |= ids
         return verdict.text
+
+    def _named(self, subject: str) -> str | None:
+        """The user whom a shared fact is about, if one of those who speak."""
+        batch = self.resolver.batch
+        return next((message.user_id for message in batch if message.user_id and message.author == subject), None)
 
     def _own_key(self, user: str | None) -> str:
         """The user's, or the session's."""

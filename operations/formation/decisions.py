@@ -20,7 +20,7 @@ from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision
 from mnemic.state.formation import Repeat, SimilarFact, Twin
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.identity import Scope, display_name, split_scope_key
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
@@ -207,7 +207,9 @@ def _placed(fact: NewMemory, named: Sequence[SimilarFact]) -> tuple[NewMemory, l
     groups = [old.scope_key for old in named if old.scope_key != fact.scope_key and old.scope_key.startswith("group:")]
     if not groups or not fact.scope_key.startswith("user:"):
         return fact, [*named]
-    placed = replace(fact, scope_key=groups[0], relations=())
+    user = fact.subject_user_id
+    about = user if user and display_name(user) == fact.subject else None
+    placed = replace(fact, scope_key=groups[0], subject_user_id=about, relations=())
     return placed, [old for old in named if old.scope_key in (fact.scope_key, groups[0])]
 
 

@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from mnemic.models.offline import steps as offline
 from mnemic.models.offline.chat import OfflineChat
 from mnemic.policy.text.writing import check_text
-from mnemic.prompts.conversation import Line
+from mnemic.prompts.conversation import Line, People
 from mnemic.prompts.extraction import ExtractionInput, FactDraft, ReflectionDraft
 from mnemic.prompts.tools import query_answer
 from mnemic.state.kinds import Role
@@ -31,7 +31,7 @@ def lines_of(*texts: str, role: Role = "user") -> tuple[Line, ...]:
 
 
 def given_of(lines: tuple[Line, ...], limit: int = 25) -> ExtractionInput:
-    return ExtractionInput(lines=lines, groups=(), guidance="", categories=(), limit=limit)
+    return ExtractionInput(lines=lines, people=People(), guidance="", categories=(), limit=limit)
 
 
 def drafts_of(lines: tuple[Line, ...], limit: int = 25) -> list[FactDraft]:
