@@ -24,8 +24,8 @@ class ExtractionInput:
     groups: tuple[str, ...]
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
-    #: Categories to choose from.
-    categories: tuple[str, ...]
+    #: Categories to choose from, each with what belongs into it; that may be empty.
+    categories: tuple[tuple[str, str], ...]
     #: The most facts or observations.
     limit: int
     #: What each scope already holds in context, by its owner's display name: reflections and observations need not
@@ -34,12 +34,19 @@ class ExtractionInput:
     #: Contents of the facts this run has just decided on.
     new_facts: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the categories."""
+        return tuple(name for name, _ in self.categories)
+
     def variables(self) -> dict[str, str]:
         """The values of the prompts' slots, escaped."""
         standing = (
             f"<{part.scope}>\n{as_data(name)}:\n{as_data(part.text)}\n</{part.scope}>" for name, part in self.standing
         )
+        categories = ((name, single_line(meaning)) for name, meaning in self.categories)
         return {
+            "categories": "\n".join(f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in categories),
             "conversation": render_lines(self.lines),
             "group": self._groups(),
             "guidance": as_data(self.guidance or "(none)"),

@@ -138,7 +138,7 @@ async def _drafts(
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
-    step_input = _step_input(state, identity, resources.categories.formed, standing)
+    step_input = _step_input(state, identity, resources.categories.offered, standing)
     settings = resources.settings.overridden(state["overrides"])
     resolver = ScopeResolver(state["batch"], identity, step_input.groups, settings)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
@@ -155,7 +155,10 @@ async def _drafts(
 
 
 def _step_input(
-    state: FormationState, identity: Identity, categories: Sequence[str], standing: Sequence[Standing]
+    state: FormationState,
+    identity: Identity,
+    categories: tuple[tuple[str, str], ...],
+    standing: Sequence[Standing],
 ) -> ExtractionInput:
     """What a step is shown.
 
@@ -171,7 +174,7 @@ def _step_input(
         ),
         groups=group_names(identity, names),
         guidance=state["guidance"],
-        categories=tuple(categories),
+        categories=categories,
         limit=state["max_facts"],
         standing=tuple(
             (names.get(part.scope_key) or display_name(split_scope_key(part.scope_key)[1]), part)
