@@ -50,7 +50,7 @@ async def run_step(
         # a tenth of a second for a full batch, which an event loop must not stand still for
         return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
     schema = (
-        deepcopy(offering(step.output, step_input.names, several_groups=len(step_input.groups) > 1))
+        deepcopy(offering(step.output, step_input.categories, several_groups=len(step_input.groups) > 1))
         if isinstance(step_input, ExtractionInput)
         else step.output.model_json_schema()
     )
