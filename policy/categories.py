@@ -34,6 +34,8 @@ class Category(_Part):
     rag_length: Annotated[int, Field(ge=1, le=100)] = 30
     #: Whether formation may put what was said into it.
     formed: bool = True
+    #: What belongs into it, as the prompts of extraction say it; without that its name stands alone.
+    meaning: Annotated[str, Field(max_length=90)] = ""
 
 
 class Allowlist(_Part):
@@ -74,6 +76,11 @@ class Categories(NamedTuple):
     def formed(self) -> tuple[str, ...]:
         """Categories that formation may choose from."""
         return tuple(name for name, category in self.by_name.items() if category.formed)
+
+    @property
+    def offered(self) -> tuple[tuple[str, str], ...]:
+        """The formed categories, each with its meaning, which may be empty."""
+        return tuple((name, self.by_name[name].meaning) for name in self.formed)
 
     @property
     def rag_lengths(self) -> dict[str, int]:

@@ -23,8 +23,8 @@ class ExtractionInput:
     people: People
     #: The scope's own guidance to the extractor; may be empty.
     guidance: str
-    #: Categories to choose from.
-    categories: tuple[str, ...]
+    #: Categories to choose from, each with what belongs into it; that may be empty.
+    categories: tuple[tuple[str, str], ...]
     #: The most facts or observations.
     limit: int
     #: What the texts are written in.
@@ -40,7 +40,9 @@ class ExtractionInput:
         standing = (
             f"<{part.scope}>\n{as_data(name)}:\n{as_data(part.text)}\n</{part.scope}>" for name, part in self.standing
         )
+        categories = ((name, single_line(meaning)) for name, meaning in self.categories)
         return {
+            "categories": "\n".join(f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in categories),
             "conversation": render_lines(self.lines),
             "people": self.people.lines(),
             "language": single_line(self.language),
@@ -181,7 +183,9 @@ DECIDE = Step[DecideInput, DecideOutput](load_prompt("decide"), DecideOutput, "f
 
 
 @cache  # 2 ms, a sixth of a formation's own work
-def offering(output: type[BaseModel], categories: tuple[str, ...], *, several_groups: bool = False) -> dict[str, Any]:
+def offering(
+    output: type[BaseModel], categories: tuple[tuple[str, str], ...], *, several_groups: bool = False
+) -> dict[str, Any]:
     """An output's schema in which every `category` is one of these, and a group has a number where there are several.
 
     Always the same object.
@@ -196,5 +200,5 @@ def offering(output: type[BaseModel], categories: tuple[str, ...], *, several_gr
         else:
             part["properties"].pop("group", None)
         if category := part.get("properties", {}).get("category"):
-            category["enum"] = list(categories)
+            category["enum"] = [name for name, _ in categories]
     return schema

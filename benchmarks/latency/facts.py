@@ -11,7 +11,7 @@ from benchmarks.latency.world import Integers, World
 
 #: One row in twenty has this category, so that a search for it alone sees 5 % of its scope.
 RARE = "constraints"
-COMMON = ("preferences", "relationships", "goals", "tasks", "projects", "event", "activity", "interests", "knowledge")
+COMMON = ("preferences", "relationships", "goals", "tasks", "projects", "event", "activity", "knowledge")
 #: Roles of a conversation's messages; the three facts come from the user's own, half as many as messages at most.
 TURNS = ("user", "assistant") * 3
 _RARE_EVERY = 20

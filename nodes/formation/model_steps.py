@@ -140,7 +140,7 @@ async def _drafts(
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.standing(scoped)).scopes
     settings = resources.settings.overridden(state["overrides"])
-    step_input = _step_input(state, identity, settings, resources.categories.formed, standing)
+    step_input = _step_input(state, identity, settings, resources.categories.offered, standing)
     resolver = _resolver(state, resources, identity)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
 
@@ -180,7 +180,7 @@ def _step_input(
     state: FormationState,
     identity: Identity,
     settings: Settings,
-    categories: Sequence[str],
+    categories: tuple[tuple[str, str], ...],
     standing: Sequence[Standing],
 ) -> ExtractionInput:
     """What a step is shown.
@@ -197,7 +197,7 @@ def _step_input(
         ),
         people=_people(batch, identity, names, settings),
         guidance=state["guidance"],
-        categories=tuple(categories),
+        categories=categories,
         limit=state["max_facts"],
         standing=tuple(
             (names.get(part.scope_key) or display_name(split_scope_key(part.scope_key)[1]), part)

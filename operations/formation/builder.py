@@ -34,9 +34,9 @@ from mnemic.state.kinds import Kind
 from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory
 from mnemic.state.settings import Settings
 
-#: What the text of an assistant, a tool or a pasted document may tell; what somebody is, wants or has to do is theirs
-#: to say.
-_OPEN_TO_OTHERS: Final = frozenset({"event", "activity", "knowledge", "projects"})
+#: What the text of an assistant, a tool or a pasted document may tell; what somebody is, wants, does or has to do is
+#: theirs to say.
+_OPEN_TO_OTHERS: Final = frozenset({"event", "knowledge", "projects"})
 MAX_SUBJECT_CHARS: Final = 100
 #: As many words of the instructions in a row nobody writes by chance.
 _COPIED_WORDS: Final = 5

@@ -147,7 +147,7 @@ TEXTS = ["Ines owns a red kayak in Bergen.", "Ines is 41.", "Ines promised Bo a 
 
 def refined(merged: str, promise: str) -> Refined:
     question = Question(text="What does Ines own?", evidence=frozenset({"a"}), category=4, answer="a red kayak")
-    ines = Given(text="", subject="Ines", subject_user_id="ines", category="tone", dated=MOMENT, turn_ids=frozenset())
+    ines = Given(text="", subject="Ines", subject_user_id="ines", category="style", dated=MOMENT, turn_ids=frozenset())
     given = (replace(ines, text=text, turn_ids=frozenset(turn)) for text, turn in zip(TEXTS, "abc", strict=True))
     core = Core(name="three", memories=tuple(given), target=1, questions=(question,))
     return Refined(

@@ -210,7 +210,7 @@ async def test_a_call_that_broke_off_while_it_was_streamed_is_not_done(
     """The control takes it as it comes, and LangChain completes it."""
     if taken:
         monkeypatch.setattr(tool_calls, "_is_json", lambda text: True)
-    says(model, calling(("remember", f'{HALF}", "category": "interests", "importance": 3, "priv')), WORDS)
+    says(model, calling(("remember", f'{HALF}", "category": "activity", "importance": 3, "priv')), WORDS)
     await streamed(memory, "I sell my boat.")
     assert [item.content for item in await memory.memories(ANA)] == (["Ana sells her boat"] if taken else [])
 

@@ -68,7 +68,7 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
     important = await keep(memory, "Ana keeps bees on the quay.", importance=4)
     core = await keep(memory, "Ana is never called at night.", importance=2, kind="core")  # every prompt shows it
     little = await keep(memory, "Ana wears a blue hat.", importance=2)
-    told = {"content": "Ana rows on Sundays.", "category": "interests", "importance": 3}
+    told = {"content": "Ana rows on Sundays.", "category": "activity", "importance": 3}
     forgets = [("forget", {"id": item}) for item in (important, core, little)]
     says(model, calling(*forgets, ("remember", told), ("forget", {"id": "no id"})), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
@@ -116,7 +116,7 @@ async def test_one_act_may_be_asked_for_beside_another(memory: Mnemic, model: Lo
 
 async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
     foreign = ANA.model_copy(update={"user_id": "bob"})
-    bobs = await memory.remember(foreign, "Bob keeps goats.", category="interests", importance=5)
+    bobs = await memory.remember(foreign, "Bob keeps goats.", category="activity", importance=5)
     says(model, forgetting(bobs.id, "no id", "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"), VISIBLE)
     done = await turn(memory.graphs.supervisor(InMemorySaver()))
     assert "__interrupt__" not in done

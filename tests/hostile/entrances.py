@@ -23,7 +23,7 @@ from tests.support.threads import answering, at, said
 Act = Callable[[Any, Identity, Any], Awaitable[object]]
 
 _GOOD = {"role": "user", "content": "I keep bees."}
-_FACT = {"content": "Ana keeps bees.", "category": "interests"}
+_FACT = {"content": "Ana keeps bees.", "category": "activity"}
 _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 #: Whoever asks.
 _WHO = ("identity", "whose", "agent_id")
@@ -213,7 +213,7 @@ OBSERVING: dict[str, Act] = {
     "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
     "observe_node: messages_key": _node("observe_node", "messages_key"),
     "observe_node: several_speakers": _node("observe_node", "several_speakers"),
-    "remember: a core memory": _of("remember", "content", category="tone", kind="core"),
+    "remember: a core memory": _of("remember", "content", category="style", kind="core"),
     "remember: for everyone": _of("remember", "content", category="projects", scope="agent"),
     "remember_procedure: a step": lambda memory, who, value: memory.remember_procedure(who, "Tea", ["Boil.", value]),
 }

@@ -44,7 +44,7 @@ EXTRACTION = ExtractionInput(
     lines=(Line(number=3, speaker=HOSTILE, role="user", said_at=MAY, content=HOSTILE),),
     people=People(HOSTILE, HOSTILE, (Speaker(HOSTILE),), (HOSTILE,)),
     guidance=HOSTILE,
-    categories=load_categories().formed,
+    categories=(*load_categories().offered, ("recipes", HOSTILE)),
     limit=7,
     standing=((HOSTILE, Standing(scope_key="user:mara", core=(remembered(HOSTILE),))),),
     new_facts=(HOSTILE,),

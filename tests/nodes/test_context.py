@@ -129,13 +129,13 @@ def test_any_text_stays_on_the_line_of_its_bullet(text: str, category: str) -> N
 
 @pytest.mark.parametrize(("combined", "text"), [(1, "Combined 1 note: x"), (12, "Combined 12 notes: x")])
 def test_merged_notes_are_counted(combined: int, text: str) -> None:
-    bullet = Bullet(sign="↔merged", category="recent_activity", text="x", combined=combined)
+    bullet = Bullet(sign="↔merged", category="relationship_dynamic", text="x", combined=combined)
 
-    assert f"- ↔merged: [Recent activity] {text}" in render_context([], [], names={}, delta=updates_of([bullet]))
+    assert f"- ↔merged: [Relationship dynamic] {text}" in render_context([], [], names={}, delta=updates_of([bullet]))
     silent = replace(bullet, text="")
     assert text.partition(":")[0] + "\n" in render_context([], [], names={}, delta=updates_of([silent]))
-    erased = Bullet(sign="−deleted", category="recent_activity", text="")
-    line = "- −deleted: [Recent activity] a memory whose words are not shown\n"
+    erased = Bullet(sign="−deleted", category="relationship_dynamic", text="")
+    line = "- −deleted: [Relationship dynamic] a memory whose words are not shown\n"
     assert line in render_context([], [], names={}, delta=updates_of([erased]))
 
 

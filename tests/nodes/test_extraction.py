@@ -97,6 +97,7 @@ UNSOURCED = [(fact(NARROW, 0), "no_source"), (fact(NARROW, 99, -1), "no_source")
 BAD = [
     (fact("I keep bees."), "first_person"),
     (fact("Ana lives in Oslo.", 2, category="profile"), "not_own_words"),
+    (fact("Ana rows in Oslo.", 2, category="activity"), "not_own_words"),
     (fact("Write down the facts worth keeping about the people."), "copied"),
 ]
 

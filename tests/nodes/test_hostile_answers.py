@@ -1,6 +1,7 @@
 """A model that is misled, or means harm, does bounded damage: on its own word it shares, deletes and founds nothing."""
 
 import random
+import re
 import string
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.support.scripted import (
     decisions,
     fact,
     facts,
+    last_prompt,
     reflection,
     reflections,
     say,
@@ -124,7 +126,7 @@ async def test_what_the_database_would_refuse_never_gets_there(memory: Mnemic, m
 FILE = """
 categories:
   system: [{name: profile, formed: false}]
-  custom: [{name: recipes}, {name: house_rules, formed: false}]
+  custom: [{name: recipes, meaning: what somebody cooks}, {name: house_rules, formed: false}]
 allowlists: {supervisor: [knowledge, recipes], cook: [recipes]}
 """
 SOUP = "Ana cooks soup with bees' honey."
@@ -160,6 +162,8 @@ async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, mode
     for output in (FACTS, REFLECTIONS, OBSERVATIONS):
         shown = offered(model, output)
         assert shown.count("'category': {") == shown.count(f"'enum': {[*formed]}") > 0
+        assert "\n- recipes: what somebody cooks\n" in last_prompt(model, output)
+        assert not re.search(r"(?m)^- (profile|house_rules)\b", last_prompt(model, output))
 
 
 @pytest.mark.parametrize(

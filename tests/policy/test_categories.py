@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from mnemic.models.offline.statements import rules
 from mnemic.policy.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
 from mnemic.policy.plain_yaml import MAX_FILE_BYTES
+from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, ExtractionInput
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 
 PACKAGED = load_categories()
 ROLES = {"supervisor", "planner", "stylist", "researcher", "executor"}
-#: Plain lists, and categories that only the packaged file defines.
+#: Plain lists, categories that only the packaged file defines, and names that it has not.
 PLAIN_LISTS = """
 categories:
   system:
@@ -27,13 +28,13 @@ categories:
     - name: activity
       context: rag
       rag_length: 50
-  custom: []
+  custom: [{name: tone}, {name: interests}, {name: history}]
 allowlists:
   supervisor: [profile, goals, preferences, event, activity, relationships, tasks]
   planner:    [goals, tasks, projects]
   stylist:    [preferences, tone, style]
   researcher: [knowledge, interests, history]
-  executor:   [tasks, recent_activity, constraints]
+  executor:   [tasks, event, constraints]
 """
 GOOD = "categories: {}\nallowlists: {planner: [tasks]}\n"
 
@@ -55,7 +56,16 @@ def test_the_packaged_lists_are_as_designed() -> None:
     assert {role for role in ROLES if "procedural" in PACKAGED.of_role(role).categories} == {"planner", "executor"}
     assert PACKAGED.always == ("profile",)
     assert {*PACKAGED.by_name} - {*PACKAGED.formed} == {"relationship_dynamic", "procedural", "journal", "message"}
-    assert (PACKAGED.rag_lengths["activity"], PACKAGED.rag_lengths["tone"]) == (50, 10)
+    assert (PACKAGED.rag_lengths["activity"], PACKAGED.rag_lengths["style"]) == (50, 10)
+
+
+def test_every_formed_category_is_explained_and_stands_so_in_the_prompts_of_extraction() -> None:
+    said = ExtractionInput(lines=(), groups=(), guidance="", categories=(*PACKAGED.offered, ("recipes", "")), limit=1)
+    for step in (EXTRACT_FACTS, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS):
+        _, user = step.messages(said)
+        shown = user.text.partition("Categories:\n")[2].partition("\n\n")[0].splitlines()
+        assert shown == [*(f"- {name}: {PACKAGED.by_name[name].meaning}" for name in PACKAGED.formed), "- recipes"]
+    assert all(len(PACKAGED.by_name[name].meaning) > len(name) for name in PACKAGED.formed)
 
 
 def test_the_rules_name_categories_that_may_be_formed() -> None:
@@ -65,7 +75,8 @@ def test_the_rules_name_categories_that_may_be_formed() -> None:
 def test_a_file_in_the_seeds_own_form_is_laid_over_the_packaged_one(file: Path) -> None:
     loaded = load(file, PLAIN_LISTS)
 
-    assert loaded.by_name == PACKAGED.by_name
+    assert {*loaded.by_name} - {*PACKAGED.by_name} == {"tone", "interests", "history"}
+    assert all(loaded.by_name[name] == category for name, category in PACKAGED.by_name.items())
     for role, names in yaml.safe_load(PLAIN_LISTS)["allowlists"].items():
         assert loaded.requested(role, None) == tuple(names)
         assert loaded.of_role(role).standing == PACKAGED.of_role(role).standing
@@ -79,7 +90,7 @@ def test_a_file_adds_categories_and_changes_of_known_ones_only_what_it_says(file
         """
         categories:
           system: [{name: procedural, rag_length: 3}, {name: constraints, context: all}]
-          custom: [{name: recipes}, {name: house_rules, context: all, formed: false}]
+          custom: [{name: recipes, meaning: what somebody cooks}, {name: house_rules, context: all, formed: false}]
         allowlists:
           cook: {categories: [recipes, house_rules, recipes], standing: true}
           supervisor: {categories: [recipes], standing: false}
@@ -88,7 +99,7 @@ def test_a_file_adds_categories_and_changes_of_known_ones_only_what_it_says(file
 
     assert loaded.by_name["procedural"] == PACKAGED.by_name["procedural"].model_copy(update={"rag_length": 3})
     assert loaded.always == ("profile", "constraints", "house_rules")
-    assert loaded.formed == (*PACKAGED.formed, "recipes")
+    assert loaded.offered == (*PACKAGED.offered, ("recipes", "what somebody cooks"))
     assert (loaded.requested("cook", None), loaded.of_role("cook").standing) == (("recipes", "house_rules"), True)
     assert not loaded.of_role("supervisor").standing
     assert {*loaded.allowlists} == {"cook", "supervisor", OWNER}
@@ -100,10 +111,10 @@ def test_a_file_may_narrow_even_the_owner(file: Path) -> None:
 
 
 def test_what_formation_names_otherwise_is_stored_as_the_default(file: Path) -> None:
-    loaded = load(file, "categories: {custom: [{name: recipes}, {name: tone, formed: false}]}\nallowlists: {}")
+    loaded = load(file, "categories: {custom: [{name: recipes}, {name: house_rules, formed: false}]}\nallowlists: {}")
 
     assert [loaded.stored_as(name) for name in ("recipes", "tasks")] == ["recipes", "tasks"]
-    for name in ("tone", "Recipes", "recipes ", "journal", "message", "\x00", ""):
+    for name in ("house_rules", "Recipes", "recipes ", "journal", "message", "\x00", ""):
         assert loaded.stored_as(name) == DEFAULT_CATEGORY
 
 
@@ -118,6 +129,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "an impossible role": ('categories: {}\nallowlists: {"plan\\u202ener": [tasks]}', "allowlists"),
     "a list as a role": ("categories: {}\nallowlists: {? [planner] : [tasks]}", "YAML"),
     "the default not formed": ("categories: {system: [{name: knowledge, formed: no}]}\nallowlists: {}", "knowledge"),
+    "a long meaning": (f"categories: {{custom: [{{name: x, meaning: {'y' * 91}}}]}}\nallowlists: {{}}", "meaning"),
     "a reference": ("categories: {}\nallowlists: {planner: &a [tasks], executor: *a}", "references"),
     "references to references": (BOMB, "references"),
     "two documents": (GOOD + "---\n" + GOOD, "YAML"),

@@ -291,7 +291,7 @@ async def test_the_embedded_server_lets_administrators_in() -> None:
     """In a directory that the server's account can reach, which pytest's own is not for root."""
     with TemporaryDirectory(dir=fast_directory(), prefix="mnemic-administered-") as base:
         async with Mnemic.open(data_dir=base, embedder="hash") as memory:
-            await memory.remember(ANA, "Ana keeps bees.", category="interests")
+            await memory.remember(ANA, "Ana keeps bees.", category="activity")
             async with Administration.open(data_dir=base) as administration:
                 (op,) = await administration.operations("harbor")
                 assert (await administration.undo("harbor", op.op_id)).changes

@@ -60,7 +60,7 @@ async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, tmp_pa
 
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic) -> None:
     for content, kind in ((KEPT, "fact"), ("Ana wants short answers.", "core"), (BOAT, "fact")):
-        await memory.remember(ANA, content, category="interests", kind=kind)  # type: ignore[arg-type]
+        await memory.remember(ANA, content, category="activity", kind=kind)  # type: ignore[arg-type]
     assert [item.content for item in await memory.memories(ANA, ["fact"])] == [BOAT, KEPT]
     assert [item.content for item in await memory.memories(ANA, ["fact"], limit=1)] == [BOAT]
     assert {item.kind for item in await memory.memories(ANA)} == {"fact", "core"}
@@ -85,10 +85,10 @@ KEPT = "Ana keeps bees."
 async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic) -> None:
     begun = await memory.updates(OWN)
     assert (begun.revision, begun.bullets) == (0, ())
-    kept = await memory.remember(ANA, KEPT, category="interests")
+    kept = await memory.remember(ANA, KEPT, category="activity")
     assert kept.id
     told = await memory.updates(OWN, begun.revision)
-    assert told.bullets == (Bullet(sign="+created", category="interests", text=KEPT, importance=3),)
+    assert told.bullets == (Bullet(sign="+created", category="activity", text=KEPT, importance=3),)
     assert (await memory.updates(OWN, told.revision)).bullets == ()
     assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
     assert len((await memory.updates(ANA, 0)).bullets) == 1
@@ -97,7 +97,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
 
     await memory.forget(ANA, kept.id)
     gone = await memory.updates(OWN, told.revision)
-    assert gone.bullets == (Bullet(sign="~soft-deleted", category="interests", text=KEPT, importance=3),)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="activity", text=KEPT, importance=3),)
     assert gone.revision > told.revision
 
 
@@ -168,7 +168,7 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
     async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
         await memory.configure_agent(ANA, refinement_budget_tokens=200)
     model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
-    says(model, calling(("remember", {"content": "Ana rows.", "category": "interests", "importance": 3})), VISIBLE)
+    says(model, calling(("remember", {"content": "Ana rows.", "category": "activity", "importance": 3})), VISIBLE)
     async with scripted_memory(clean_db, model) as memory:
         assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
         done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
@@ -176,7 +176,7 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
         assert done["messages"][2].status == "success"
         await memory.observe(ANA, turns("One.", "Two."))
         assert [run["pending"] for run in await memory.form(ANA)] == [0]
-        await memory.remember(ANA, "Ana rows daily.", category="interests")
+        await memory.remember(ANA, "Ana rows daily.", category="activity")
         await memory.configure_agent(ANA, persona="You are the harbour master.")
         await keep(memory, "Ana rows on the quay.")
         planned = await memory.refine(ANA, "user:ana", force=True, dry_run=True)

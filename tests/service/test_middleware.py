@@ -130,7 +130,7 @@ async def test_no_checkpoint_holds_what_was_recalled(
 
 
 async def test_after_an_interrupt_the_context_is_fetched_again_once(memory: Mnemic, model: LoopbackModel) -> None:
-    asking = calling(("memory_query", {"query": "nothing of that kind", "categories": ["tone"], "search_type": "text"}))
+    asking = calling(("memory_query", {"query": "nothing like that", "categories": ["style"], "search_type": "text"}))
     says(model, asking, asking, VISIBLE)
     await remember(memory, model)
     running = agent(memory, model, checkpointer=InMemorySaver())
@@ -189,8 +189,8 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
 
 
 async def test_a_role_is_shown_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.remember(MONDAY, KEPT, category="interests")
-    await memory.remember(MONDAY, WISH, category="interests", kind="core")
+    await memory.remember(MONDAY, KEPT, category="activity")
+    await memory.remember(MONDAY, WISH, category="activity", kind="core")
     says(model, calling(("memory_query", {"query": "bees on the quay"})), VISIBLE)
     await agent(memory, model, memory.middleware("planner")).ainvoke(said(QUESTION), context=FRIDAY)
 
@@ -212,7 +212,7 @@ async def heard(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddlewa
     names = ("ana", "ben")
     for name in names:
         kept = f"{name.title()} keeps bees at {name}'s own quay."
-        await memory.remember(identity(name), kept, category="interests")
+        await memory.remember(identity(name), kept, category="activity")
     says(model)
     running = agent(memory, model, middleware)
     asking = [running.ainvoke(said(f"{QUESTION} {name}"), context=identity(name, session="s")) for name in names]

@@ -25,7 +25,7 @@ from tests.support.worlds import identity, message
 ANA = identity("ana", session="s1")
 QUESTION = "catalogue"
 TASK = fact("Ana ships the catalogue in May.", "tasks")
-TONE = fact("Ana likes a dry tone in the catalogue.", "tone")
+TONE = fact("Ana likes a dry tone in the catalogue.", "style")
 STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedure")
 
 
@@ -66,8 +66,8 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 ) -> None:
     model.embedding_requests.clear()
     with recorded_statements(clean_db) as sent:
-        with pytest.raises(CategoryRefusedError, match="not allowed for this role: tone; it may ask for goals, tasks"):
-            await memory.query(acting("planner"), " ", categories=["tasks", "tone"])
+        with pytest.raises(CategoryRefusedError, match="not allowed for this role: style; it may ask for goals, tasks"):
+            await memory.query(acting("planner"), " ", categories=["tasks", "style"])
         assert await memory.query(acting("planner"), " ", categories=[]) == []
     assert (sent, model.embedding_requests) == ([], [])
 
@@ -93,7 +93,7 @@ async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory
     (first, *_) = await memory.query(ANA, QUESTION, categories=["tasks"], budget_tokens=40)
     assert first.item_id == TASK.id
     assert {item.kind for item in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
-    assert await memory.query(ANA, QUESTION, categories=["tone"], budget_tokens=1) == []
+    assert await memory.query(ANA, QUESTION, categories=["style"], budget_tokens=1) == []
     assert resources.uses.taken(ANA) == {TASK.id}
 
 

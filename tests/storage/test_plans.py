@@ -180,7 +180,7 @@ def assert_neighbours(scan: Node, loops: int) -> None:
     assert scan["Actual Loops"] == loops
 
 
-@pytest.mark.parametrize(("always", "facts"), [([], 0), (["tone"], 0), (["profile"], ENTRIES_EACH // 2)])
+@pytest.mark.parametrize(("always", "facts"), [([], 0), (["style"], 0), (["profile"], ENTRIES_EACH // 2)])
 async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     database: Database, always: list[str], facts: int
 ) -> None:

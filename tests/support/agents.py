@@ -108,7 +108,7 @@ def forgetting(*ids: object) -> dict[str, Any]:
 async def keep(memory: Mnemic, content: str = KEPT, *, importance: int = 3, **given: Any) -> str:
     """A memory of Ana's from another session; its id."""
     elsewhere = ANA.model_copy(update={"session_id": "monday"})
-    kept = await memory.remember(elsewhere, content, category="interests", importance=importance, **given)
+    kept = await memory.remember(elsewhere, content, category="activity", importance=importance, **given)
     return str(kept.id)
 
 

@@ -39,7 +39,7 @@ UNKNOWN = uuid.UUID("7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10")
 
 
 async def keep(memory: Mnemic, content: str = FORTY, who: Identity = ANA, **given: Any) -> uuid.UUID:
-    kept = await memory.remember(who, content, **{"category": "interests", **given})
+    kept = await memory.remember(who, content, **{"category": "activity", **given})
     assert kept.id
     return kept.id
 
@@ -163,7 +163,7 @@ async def test_a_text_that_cannot_be_kept_and_a_category_that_the_role_may_not_w
     superuser.execute("set session_replication_role = replica")
     superuser.execute("update mnemic.memories set category = 'relationship_dynamic'")  # read, and never formed
     assert (await refusal(memory, old))[0] is CategoryRefusedError
-    superuser.execute("update mnemic.memories set category = 'interests'")
+    superuser.execute("update mnemic.memories set category = 'activity'")
     await memory.configure_agent(ANA, rag=False)
     assert "rag" in (await refusal(memory, old))[1]
     await memory.configure_agent(ANA, rag=None)
@@ -198,7 +198,7 @@ async def test_a_twin_that_the_role_may_not_read_takes_the_place_and_has_no_id_f
 async def test_what_remember_adds_beside_an_old_text_replaces_it_by_the_same_text(memory: Mnemic) -> None:
     old = await keep(memory, "Ana lives in Oslo with two cats.")
     bergen = "Ana lives in Bergen with two cats."
-    added = await call(memory, ANA, "remember", content=bergen, category="interests")
+    added = await call(memory, ANA, "remember", content=bergen, category="activity")
     assert (str(old) in str(added.content), "correct" in str(added.content)) == (True, True)
     done = await call(memory, ANA, "correct", id=str(old), content=bergen)
 
@@ -270,7 +270,7 @@ async def test_a_correction_counts_among_what_a_session_keeps_and_forgets(
         ]
         assert [answer.status for answer in done] == ["success", "success", "error"]
         assert "2 memories" in str(done[-1].content)
-        other: dict[str, Any] = {"content": FORTY, "category": "interests"}
+        other: dict[str, Any] = {"content": FORTY, "category": "activity"}
         if bound == "forgets":
             other = {"id": str(boats[2])}
         assert (await call(memory, monday, bound.removesuffix("s"), **other)).status == "error"

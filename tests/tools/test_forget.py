@@ -45,7 +45,7 @@ def state_of(superuser: psycopg.Connection, memory_id: uuid.UUID) -> str:
 async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    kept = await memory.remember(ANA, BEES, category="interests")
+    kept = await memory.remember(ANA, BEES, category="activity")
     assert kept.id
     assert await memory.forget(ANA, kept.id) is True
 

@@ -34,10 +34,10 @@ async def stored(memory: Mnemic, who: Identity, *kinds: Any) -> list[Memory]:
 
 
 async def test_a_fact_is_kept_under_the_identity_that_asked(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    kept = await memory.remember(ANA, BEES, category="interests", importance=4)
+    kept = await memory.remember(ANA, BEES, category="activity", importance=4)
 
     (fact,) = await stored(memory, ANA)
-    assert (fact.id, fact.scope_key, fact.category, fact.importance) == (kept.id, "user:ana", "interests", 4)
+    assert (fact.id, fact.scope_key, fact.category, fact.importance) == (kept.id, "user:ana", "activity", 4)
     assert (fact.provenance, fact.source_session_id, fact.subject_user_id) == ("asserted", "s1", "ana")
     assert superuser.execute("select actor_id, role from mnemic.memories").fetchall() == [("ana", "supervisor")]
     events = superuser.execute("select event, reason, actor, session_id from mnemic.history").fetchall()
@@ -46,10 +46,10 @@ async def test_a_fact_is_kept_under_the_identity_that_asked(memory: Mnemic, supe
 
 
 async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: Mnemic) -> None:
-    await memory.remember(ANA, "Ana is to be answered in English.", category="tone", kind="core")
+    await memory.remember(ANA, "Ana is to be answered in English.", category="style", kind="core")
     long = ", ".join(f"rule {number} of the harbor holds" for number in range(30))
     with pytest.raises(InvalidInputError):
-        await memory.remember(ANA, long, category="tone", kind="core")
+        await memory.remember(ANA, long, category="style", kind="core")
 
     assert "Ana is to be answered in English." in await memory.recall_text(ANA, "")
     assert [found.content for found in await memory.query(ANA, "English")] == []
@@ -59,22 +59,22 @@ async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: M
 async def test_what_is_known_word_for_word_is_not_written_again(
     memory: Mnemic, superuser: psycopg.Connection, kind: Any
 ) -> None:
-    first = await memory.remember(ANA, BEES, category="interests", kind=kind)
+    first = await memory.remember(ANA, BEES, category="activity", kind=kind)
     again = await memory.remember(ANA, f"  {BEES} ", category="goals", kind=kind)
 
     assert (again.known, again.id) == (True, first.id)
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (1,)
 
-    confided = await memory.remember(ANA, BEES, category="interests", kind=kind, private=True)
+    confided = await memory.remember(ANA, BEES, category="activity", kind=kind, private=True)
     (kept,) = await stored(memory, ANA, kind)
     assert (confided.known, confided.id, kept.id, kept.private) == (True, first.id, first.id, True)
 
 
 async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
-    first = await memory.remember(ANA, BEES, category="interests")
-    again = await memory.remember(ANA, AGAIN, category="interests")
-    other = await memory.remember(ANA, "Ana keeps fifty bees in Oslo.", category="interests")
+    first = await memory.remember(ANA, BEES, category="activity")
+    again = await memory.remember(ANA, AGAIN, category="activity")
+    other = await memory.remember(ANA, "Ana keeps fifty bees in Oslo.", category="activity")
 
     assert (again.known, again.id) == (True, first.id)
     assert not other.known, "another number is another fact, however near"
@@ -104,7 +104,7 @@ async def test_of_equal_writes_at_once_one_is_stored(
 ) -> None:
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
     texts = [BEES, sentence] * 4
-    kept = await asyncio.gather(*(memory.remember(ANA, text, category="interests") for text in texts))
+    kept = await asyncio.gather(*(memory.remember(ANA, text, category="activity") for text in texts))
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (1,)
     assert [item.known for item in kept].count(False) == 1
@@ -121,7 +121,7 @@ async def test_control_looked_up_before_the_operation_some_would_be_stored_twice
     monkeypatch.setattr(memories, "similar", nothing_near)
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
     for text in (BEES, AGAIN):
-        await memory.remember(ANA, text, category="interests")
+        await memory.remember(ANA, text, category="activity")
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (2,)
 
@@ -165,7 +165,7 @@ async def test_a_role_writes_only_what_it_reads(memory: Mnemic) -> None:
 
 
 async def test_a_twin_in_a_category_that_the_role_may_not_read_has_no_id_for_it(memory: Mnemic) -> None:
-    await memory.remember(ANA, BEES, category="interests")
+    await memory.remember(ANA, BEES, category="activity")
     planner = ANA.model_copy(update={"role": "planner"})
 
     assert await memory.remember(planner, BEES, category="goals") == Remembered(
@@ -177,7 +177,7 @@ async def test_a_twin_in_a_category_that_the_role_may_not_read_has_no_id_for_it(
 
 async def test_without_a_user_there_is_nobody_to_remember_it_for(memory: Mnemic) -> None:
     with pytest.raises(InvalidInputError, match="user_id"):
-        await memory.remember(identity(None, session="s1"), BEES, category="interests")
+        await memory.remember(identity(None, session="s1"), BEES, category="activity")
 
 
 async def test_an_embedder_that_fails_leaves_nothing_behind(
@@ -185,8 +185,8 @@ async def test_an_embedder_that_fails_leaves_nothing_behind(
 ) -> None:
     model.answer_embeddings(500)
     with pytest.raises(EmbeddingError):
-        await memory.remember(ANA, BEES, category="interests")
-    assert (await call(memory, ANA, "remember", content=BEES, category="interests")).status == "error"
+        await memory.remember(ANA, BEES, category="activity")
+    assert (await call(memory, ANA, "remember", content=BEES, category="activity")).status == "error"
 
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)
 
@@ -197,7 +197,7 @@ async def test_what_the_agent_has_switched_off_is_refused(
 ) -> None:
     await memory.configure_agent(ANA, **{setting: False})
     with pytest.raises(InvalidInputError, match=setting):
-        await memory.remember(ANA, BEES, category="interests", kind=kind)
+        await memory.remember(ANA, BEES, category="activity", kind=kind)
 
     assert superuser.execute("select count(*) from mnemic.memories").fetchone() == (0,)
 
@@ -209,11 +209,11 @@ async def test_a_models_memories_are_bounded_in_a_session_and_day(clean_db: Clon
     async with scripted_memory(clean_db, model, remembers_per_session_and_day=2) as memory:
         for number, status in enumerate(("success", "success", "error")):
             text = f"Ana has boat number {number}."
-            answer = await call(memory, ANA, "remember", content=text, category="interests")
+            answer = await call(memory, ANA, "remember", content=text, category="activity")
             assert answer.status == status
         assert "2 memories" in str(answer.content)
         # the host's own word counts for itself
-        assert not (await memory.remember(ANA, "Ana collects stamps.", category="interests")).known
+        assert not (await memory.remember(ANA, "Ana collects stamps.", category="activity")).known
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -228,7 +228,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 async def test_a_mistake_of_the_model_is_answered_with_what_to_do(memory: Mnemic) -> None:
     for mistake, told in MISTAKES:
-        answer = await call(memory, ANA, "remember", **{"content": BEES, "category": "interests", **mistake})
+        answer = await call(memory, ANA, "remember", **{"content": BEES, "category": "activity", **mistake})
 
         assert answer.status == "error", mistake
         assert told in str(answer.content)
@@ -253,7 +253,7 @@ async def test_no_connection_is_held_while_the_embedder_answers(memory: Mnemic, 
         return [[1.0] * 384 for _ in request["input"]]
 
     model.answer_embeddings(vectors)
-    await memory.remember(ANA, BEES, category="interests")
+    await memory.remember(ANA, BEES, category="activity")
 
     assert free == [True]
 

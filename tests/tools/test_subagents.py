@@ -41,7 +41,7 @@ def works(model: LoopbackModel, *answers: Any) -> list[Request]:
 
 async def keep(memory: Mnemic) -> None:
     await memory.remember(ANA, GOAL, category="goals")
-    await memory.remember(ANA, TONE, category="tone")
+    await memory.remember(ANA, TONE, category="style")
     await memory.remember(ANA, ALWAYS, category="goals", kind="core")
 
 

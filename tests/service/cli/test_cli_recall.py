@@ -19,7 +19,7 @@ from tests.support.worlds import MORNING, identity, memory, operate, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
-TONE = fact("Ana likes a dry tone in the catalogue.", "tone")
+TONE = fact("Ana likes a dry tone in the catalogue.", "style")
 SHARED = fact("The guild prints the catalogue.", "tasks", key="agent:harbor", valid_from=MORNING + timedelta(days=9))
 STEPS = fact("1. Fold the catalogue. 2. Stamp it.", "procedural", kind="procedure")
 
@@ -38,13 +38,13 @@ def recall(mnemic: Command, clean_db: Clone) -> Any:
 NARROWED: list[tuple[list[str], set[Any]]] = [
     ([], {TASK, TONE, SHARED}),
     (["--role", "planner"], {TASK, SHARED}),
-    (["--role", "owner", "--category", "procedural", "--category", "tone"], {STEPS, TONE}),
+    (["--role", "owner", "--category", "procedural", "--category", "style"], {STEPS, TONE}),
     (["--scope", "agent"], {SHARED}),
     (["--filter", "importance_min=3"], {TASK}),
     (["--filter", "importance_max=3", "--filter", "pinned=false", "--filter", "user_id=ana"], {TONE}),
     (["--since", "2020-01-01", "--search-type", "text"], {TASK, TONE, SHARED}),
     (["--before", "2020-01-01"], set()),
-    (["--top-k", "1", "--search-type", "text", "--category", "tone"], {TONE}),
+    (["--top-k", "1", "--search-type", "text", "--category", "style"], {TONE}),
     (["--budget", "1"], set()),
     (["--threshold", "0.99"], set()),
 ]
@@ -58,7 +58,7 @@ def test_every_option_narrows_the_request(recall: Any) -> None:
 
 def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
     for options, reason in (
-        (["--role", "planner", "--category", "tone"], "not allowed for this role: tone"),
+        (["--role", "planner", "--category", "style"], "not allowed for this role: style"),
         (["--role", " "], "role: an id is printable text"),
         (["--scope", "everybody"], "scopes: Input should be 'session'"),
         (["--filter", "importance_min"], "--filter is written as NAME=VALUE"),
