@@ -90,7 +90,7 @@ async def test_what_who_teaches_types_is_everybodys_and_of_several_groups_one_ha
 
     held = await memory.memories(identity("bo" if key[:4] != "user" else "ana", groups=groups), ["fact"])
     assert [(item.content, item.scope_key) for item in held] == [(NARROW, key)]
-    assert held[0].subject_user_id == (None if key != "user:ana" else "ana")
+    assert held[0].subject_user_id == "ana"  # whom it is about, whoever may see it
 
 
 UNSOURCED = [(fact(NARROW, 0), "no_source"), (fact(NARROW, 99, -1), "no_source")]
@@ -98,7 +98,7 @@ BAD = [
     (fact("I keep bees."), "first_person"),
     (fact("Ana lives in Oslo.", 2, category="profile"), "not_own_words"),
     (fact("Ana rows in Oslo.", 2, category="activity"), "not_own_words"),
-    (fact("Write down the facts worth keeping about the people."), "copied"),
+    (fact("Write down the facts that somebody may need again."), "copied"),
 ]
 
 
@@ -311,8 +311,8 @@ async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_co
     await memory.observe(ANA, turns("One.", "Two.", "Three.", "Four."))
     (run,) = await memory.form(ANA)
 
-    assert "At most 2 observations" in last_prompt(model, OBSERVATIONS)
-    assert run["stored"] == {"reflection": 2}
+    assert "At most 4 observations" in last_prompt(model, OBSERVATIONS)
+    assert run["stored"] == {"reflection": 4}
     assert {item.importance for item in await memory.memories(ANA, ["reflection"], with_closed=True)} == {5}
     assert asked(model)[:2] == [OBSERVATIONS, CONSOLIDATION]
     assert await contents(memory, ANA, "consolidation") == [BEES]

@@ -230,7 +230,11 @@ ACCOUNTS: list[tuple[dict[str, Any], dict[str, BaseModel], set[str]]] = [
     # what a refused draft rests on holds something
     ({}, {FACTS: facts(BEES, fact("I moved to Ghent.", 4))}, {"I moved to Ghent."}),
     # and so does what had to give way to something more important
-    ({}, {FACTS: facts(*[fact(f"Ana keeps {n} bees.", n, importance=n) for n in (2, 3, 4)])}, {"Good morning."}),
+    (
+        {"facts_per_ten_messages": 5},
+        {FACTS: facts(*[fact(f"Ana keeps {n} bees.", n, importance=n) for n in (2, 3, 4)])},
+        {"Good morning."},
+    ),
     ({}, {REFLECTIONS: reflections(user=[reflection("Ana lives in Ghent.", 4)], nothing_else=False)}, ALL - {SAID[3]}),
     (
         {"extraction": "single"},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mnemic.models.offline.statements import rules
 from mnemic.policy.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
 from mnemic.policy.plain_yaml import MAX_FILE_BYTES
+from mnemic.prompts.conversation import People
 from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, ExtractionInput
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 
@@ -60,10 +61,12 @@ def test_the_packaged_lists_are_as_designed() -> None:
 
 
 def test_every_formed_category_is_explained_and_stands_so_in_the_prompts_of_extraction() -> None:
-    said = ExtractionInput(lines=(), groups=(), guidance="", categories=(*PACKAGED.offered, ("recipes", "")), limit=1)
+    said = ExtractionInput(
+        lines=(), people=People(), guidance="", categories=(*PACKAGED.offered, ("recipes", "")), limit=1
+    )
     for step in (EXTRACT_FACTS, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS):
         _, user = step.messages(said)
-        shown = user.text.partition("Categories:\n")[2].partition("\n\n")[0].splitlines()
+        shown = user.text.partition("Categories:\n")[2].partition("\nWho takes part")[0].splitlines()
         assert shown == [*(f"- {name}: {PACKAGED.by_name[name].meaning}" for name in PACKAGED.formed), "- recipes"]
     assert all(len(PACKAGED.by_name[name].meaning) > len(name) for name in PACKAGED.formed)
 
