@@ -22,7 +22,9 @@ def build_consolidation(
     builder.add_node("save", with_lease(provide, save_consolidation))
     builder.add_edge(START, "collect")
     # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
-    builder.add_conditional_edges("collect", lambda state: "write" if state["reflections"] else END, ["write", END])
+    builder.add_conditional_edges(
+        "collect", lambda state: "write" if state["reflections"] or state["outdated"] else END, ["write", END]
+    )
     builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
     return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
 

@@ -47,9 +47,10 @@ async def correct(
 ) -> Corrected:
     """Supersedes a memory by one that says this in the same place: of its kind, scope key, subject and category.
 
-    The old one keeps its words, dates and history and is shown no more. Where a living memory says the same as the new
-    text, that takes the place; where the old one itself does, nothing is written. What is shared stays so only if the
-    new text passes the gate that `remember` has for it.
+    The old one keeps its words, dates and history and is shown no more. With a fact go the unabsorbed reflections that
+    rest on its words alone; the next consolidation is told of it. Where a living memory says the same as the new text,
+    that takes the place; where the old one itself does, nothing is written. What is shared stays so only if the new
+    text passes the gate that `remember` has for it.
 
     Content and conversation are as for `remember`; of a procedure the content is its title and a line for each step.
     Unknown ids, foreign ones and those that the role may not know of are answered alike.
@@ -86,6 +87,8 @@ async def correct(
             if new.private:
                 await memories.make_private(scoped, successor)
         await memories.supersede(scoped, [Supersession(old.id, old.version, successor, until=now)])
+        await memories.see_categories(scoped, None)
+        await memories.forget_drawn(scoped, old.id)
         return Corrected(id=kept.id, old_id=old.id, scope_key=old.scope_key, known=kept.known)
 
     return await resources.database.write(identity, act, categories=allowlist.categories)

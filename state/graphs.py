@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from mnemic.state.formation import Account, Repeat, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
 from mnemic.state.query import BudgetTokens, Delta
-from mnemic.state.records import Found, Memory, Message, NewMemory, Standing, Supersession
+from mnemic.state.records import Found, Memory, Message, NewMemory, Outdated, Standing, Supersession
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -55,7 +55,7 @@ class ConsolidationResult(TypedDict, total=False):
     #: Share of names, numbers, dates and quoted words kept; 1.0 where nothing was written.
     kept_share: float
     #: Why the text was refused.
-    problem: Literal["too_long", "empty", "degenerate"] | None
+    problem: Literal["too_long", "empty", "degenerate", "outdated"] | None
 
 
 class FormationInput(TypedDict, total=False):
@@ -154,8 +154,12 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     #: The living consolidation as it was read, if there is one, and the reflections to take in.
     current: Annotated[Memory | None, UntrackedValue]
     reflections: Annotated[list[Memory], UntrackedValue]
+    #: What no longer holds of what they rest on.
+    outdated: Annotated[list[Outdated], UntrackedValue]
     text: Text
     owner: Text
+    #: Who the agent is; empty for another scope, or where nobody said.
+    persona: Text
     word_limit: int
     guidance: Text
 

@@ -114,6 +114,22 @@ class Supersession(NamedTuple):
     until: datetime
 
 
+class Outdated(NamedTuple):
+    """A fact that no longer holds, and a reflection that rests on the same words."""
+
+    #: The reflection, in which scope key, what it says, and whether no consolidation has taken it in yet.
+    part_id: UUID
+    scope_key: str
+    part: str
+    is_waiting: bool
+    #: The fact, what it said, and since when it does not hold.
+    id: UUID
+    content: str
+    since: datetime
+    #: What holds instead; None: nothing, or it is not for the readers of the scope key.
+    now: str | None
+
+
 class IndexedText(NamedTuple):
     """A text to be searched: a memory's search text, or one piece of a message."""
 

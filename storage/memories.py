@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
+from mnemic.policy.formation.sharing import PERSONAL_CATEGORIES
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
-from mnemic.state.records import Memory, NewMemory, Relation, Standing, StandingPart, Supersession
+from mnemic.state.records import Memory, NewMemory, Outdated, Relation, Standing, StandingPart, Supersession
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements, with_parts
 
@@ -96,6 +97,17 @@ async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_i
     """
     values = {"consolidation_id": consolidation_id, "ids": sorted(reflection_ids)}
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
+
+
+async def outdated(scoped: ScopedTransaction, keys: Sequence[str]) -> list[Outdated]:
+    """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first."""
+    values = {"keys": [*keys], "personal": sorted(PERSONAL_CATEGORIES)}
+    return await scoped.rows(Outdated, _SQL["outdated"], values)
+
+
+async def close_parts(scoped: ScopedTransaction, consolidation_id: UUID, ids: Collection[UUID]) -> None:
+    """Closes texts whose place a consolidation takes, which keeps what still holds of them."""
+    await scoped.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
 
 
 async def rewrite(scoped: ScopedTransaction, old: Memory | LedgerEntry, content: str) -> None:
@@ -215,6 +227,14 @@ async def forget(scoped: ScopedTransaction, memory: Memory | LedgerEntry) -> Non
         ConcurrentChangeError: it is not as it was read.
     """
     await _all_or_nothing(scoped, "forget", {"id": memory.id, "version": memory.version}, 1)
+
+
+async def forget_drawn(scoped: ScopedTransaction, memory_id: UUID) -> None:
+    """Soft-deletes the unabsorbed reflections of its scope key and the session that rest on this fact's words alone.
+
+    Where another living fact was drawn from the same words, they may be about that one, and stay.
+    """
+    await scoped.execute(_SQL["forget_drawn"], {"id": memory_id})
 
 
 async def set_protection(scoped: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:

@@ -55,11 +55,15 @@ def extract_observations(given: ExtractionInput) -> ExtractObservationsOutput:
 
 
 def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
-    """The sentences of the text and the reflections, each once; the newer wins, and stays where words are short."""
+    """The sentences of the text and the reflections, each once, but for those that say what has ended.
+
+    The newer wins, and stays where words are short.
+    """
     kept: list[str] = []
+    ended = [row.content.rstrip(".").casefold() for row in given.outdated]
     for text in [given.current, *(reflection.content for reflection in given.reflections)]:
         for sentence in (found for line in text.splitlines() for found in sentences(line)):
-            if sentence not in kept:
+            if sentence not in kept and not any(old in sentence.casefold() for old in ended):
                 kept = [*(old for old in kept if not _replaces(sentence, old)), sentence]
     fitting: list[str] = []
     for sentence in reversed(kept):

@@ -131,13 +131,15 @@ async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, 
 
 
 async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
-    """Scope keys with enough unabsorbed reflections for a consolidation."""
+    """Scope keys with enough unabsorbed reflections for a consolidation, or whose texts say what no longer holds."""
     waiting = await memories.unabsorbed_counts(scoped)
+    outdated = {row.scope_key for row in await memories.outdated(scoped, scoped.scope_keys)}
     overrides = await scopes.scope_settings(scoped)
     due = []
-    for key, count in sorted(waiting.items()):
+    for key in sorted(waiting.keys() | outdated):
         own = overrides.get(key) or ScopeSettings(scope_key=key)
-        if own.is_active and count >= (own.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")):
+        threshold = own.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
+        if own.is_active and (key in outdated or waiting[key] >= threshold):
             due.append(key)
     return due
 

@@ -47,8 +47,10 @@ async def known_memories(resources: Resources, identity: Identity, memory_ids: I
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, by_model: bool = False) -> bool:
     """Soft-deletes a memory of the identity's user or session; False where it lived no more.
 
-    Its source messages are searched no more either, but those that another living memory rests on. An id that is
-    unknown, somebody else's, or of a category that the role may not read is answered alike.
+    With a fact go the unabsorbed reflections that rest on its words alone; what else was drawn from them is left to the
+    next consolidation, which is told of it. Its source messages are searched no more either, but those that another
+    living memory rests on. An id that is unknown, somebody else's, or of a category that the role may not read is
+    answered alike.
 
     Args:
         by_model: whether a model asks. Its calls are bounded without a session too, where a person's own page is not.
@@ -74,6 +76,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
             most = resources.settings.forgets_per_session_and_day
             if await history.done_today(scoped, *FORGETTING) >= most:
                 raise NotForgottenError(f"this session has had {most} memories forgotten today, and that is the most")
+        await memories.forget_drawn(scoped, memory.id)
         await memories.forget(scoped, memory)
         return True
 

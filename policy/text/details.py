@@ -202,18 +202,20 @@ def may_be_name(word: str) -> bool:
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
 
 
+class Compared(NamedTuple):
+    """A detail of some sources, and whether a text holds it."""
+
+    kind: str
+    detail: str
+    is_kept: bool
+
+
 def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:
     """Names, numbers, dates and quoted words of the sources that the text lacks, in the order of the sources."""
-    return tuple(detail for detail, is_kept in _compared(sources, text) if not is_kept)
+    return tuple(row.detail for row in compared(sources, text) if not row.is_kept)
 
 
-def kept_share(sources: Sequence[str], text: str) -> float:
-    """The share (0..1) of the sources' distinct details that the text keeps; 1.0 where there are none."""
-    kept = [is_kept for _, is_kept in _compared(sources, text)]
-    return sum(kept) / len(kept) if kept else 1.0
-
-
-def _compared(sources: Sequence[str], text: str) -> list[tuple[str, bool]]:
+def compared(sources: Sequence[str], text: str) -> list[Compared]:
     """Every distinct detail of the sources, the same in any case, and whether the text holds it."""
     present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
     dates = [set(date.split()) for date in present.dates]
@@ -231,4 +233,4 @@ def _compared(sources: Sequence[str], text: str) -> list[tuple[str, bool]]:
         for kind in holds:
             for detail in getattr(source, kind):
                 wanted.setdefault((kind, detail.casefold()), detail)
-    return [(detail, holds[kind](detail)) for (kind, _), detail in wanted.items()]
+    return [Compared(kind, detail, holds[kind](detail)) for (kind, _), detail in wanted.items()]

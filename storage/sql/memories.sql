@@ -75,6 +75,85 @@ update memories
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state = 'active'
 returning id;
 
+-- outdated --
+-- What no longer holds of what the texts of these scope keys rest on: facts that were closed, though drawn from the same
+-- messages as a reflection that waits, or as one that went into a consolidation which was not written anew since. What
+-- replaced such a fact, or merged it, rests on its messages too. A scope key that others share is not told of what is some
+-- person's own affair. What was said anew holds. Looked up row by row, as in insert.
+with recursive part as materialized (
+    select id, scope_key, content, true as is_waiting, '-infinity'::timestamptz as written from memories
+     where agent_id = %(agent_id)s and scope_key = any(%(keys)s) and state = 'active' and kind = 'reflection'
+       and not protected
+    union all
+    select r.id, c.scope_key, r.content, false, w.written
+      from memories c
+     cross join lateral ( -- an undone consolidation told nobody of anything
+           select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
+             from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by seq desc) as is_undone
+                     from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
+     cross join lateral (
+           select id, content, protected from memories where agent_id = %(agent_id)s and consolidated_into = c.id
+           union all
+           select id, content, protected from memories where agent_id = %(agent_id)s and superseded_by = c.id offset 0) as r
+     where c.agent_id = %(agent_id)s and c.scope_key = any(%(keys)s) and c.state = 'active'
+       and c.kind = 'consolidation' and not c.protected and not r.protected
+), drawn(part_id, id) as (
+    select p.id, o.memory_id
+      from part p
+     cross join lateral (select message_id from sources where agent_id = %(agent_id)s and memory_id = p.id offset 0) as s
+     cross join lateral (select memory_id from sources
+                          where agent_id = %(agent_id)s and message_id = s.message_id offset 0) as o
+    union
+    select d.part_id, n.id
+      from drawn d
+     cross join lateral (
+           select superseded_by from memories where agent_id = %(agent_id)s and id = d.id and superseded_by is not null
+           union all
+           select from_id from relations where agent_id = %(agent_id)s and to_id = d.id
+              and relation_type in ('merged_from', 'same_as') offset 0) as n(id)
+)
+select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.content,
+       coalesce(f.valid_until, f.updated_at) as since,
+       (select n.content from memories n
+         where n.agent_id = %(agent_id)s and n.id = f.superseded_by and n.scope_key = any(%(scope_keys)s)
+           and n.state = 'active' and n.kind = 'fact'
+           and (p.scope_key like 'user:%%' or n.scope_key = p.scope_key
+                or n.scope_key = f.scope_key and n.category = f.category and n.private <= f.private)) as now
+  from drawn d
+  join part p on p.id = d.part_id
+ cross join lateral (
+       select * from memories where agent_id = %(agent_id)s and id = d.id and scope_key = any(%(scope_keys)s) offset 0) as f
+ where f.kind = 'fact' and f.state in ('superseded', 'soft_deleted') and f.updated_at > p.written
+   and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
+        or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
+   and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id
+                      and r.relation_type in ('merged_from', 'same_as'))
+   and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
+                      and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
+ order by f.updated_at, f.id, p.id;
+
+-- close_parts --
+-- Texts that rested on what no longer holds have gone into the consolidation that was told so, and are searched no more.
+update memories
+   set state = 'superseded', superseded_by = %(consolidation_id)s, consolidated_into = null,
+       valid_until = greatest(valid_from, clock_timestamp())
+ where agent_id = %(agent_id)s and id = any(%(ids)s) and state in ('active', 'absorbed');
+
+-- forget_drawn --
+-- Reflections that wait and rest on the words of one fact alone, which no other living fact was drawn from.
+update memories m set state = 'soft_deleted'
+  from memories gone
+ where gone.agent_id = %(agent_id)s and gone.id = %(id)s and gone.kind = 'fact'
+   and m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.state = 'active' and m.kind = 'reflection'
+   and not m.protected and (m.scope_key = gone.scope_key or m.scope_key like 'session:%%')
+   and exists (select from sources s where s.agent_id = %(agent_id)s and s.memory_id = m.id)
+   and not exists (
+       select from sources s where s.agent_id = %(agent_id)s and s.memory_id = m.id and (
+              s.message_id not in (select message_id from rests_on(%(agent_id)s, array[gone.id]))
+              or exists (select from sources o join memories f on f.agent_id = o.agent_id and f.id = o.memory_id
+                          where o.agent_id = %(agent_id)s and o.message_id = s.message_id and f.id <> gone.id
+                            and f.kind = 'fact' and f.state = 'active')));
+
 -- rewrite --
 -- What is always in context, in other words, if it is still the version that was read; its entries follow by trigger.
 update memories set content = %(content)s

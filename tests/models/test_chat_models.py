@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from mnemic.state.settings import Settings, Tier
 from tests.support.loopback import LoopbackModel, calling, offering
 
 KEY = SecretStr("k")
+MARCH = date(2026, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ async def take_turn(endpoint: LoopbackModel) -> tuple[str, Any]:
 async def write(endpoint: LoopbackModel, arguments: str) -> str:
     """What was seen of a consolidation that a model wrote so."""
     endpoint.answer(OUTPUT, calling((OUTPUT, arguments), text=SECRET))
-    given = WriteConsolidationInput("user", "Mara", current="", reflections=(), word_limit=400, guidance="")
+    given = WriteConsolidationInput("user", "Mara", "", reflections=(), word_limit=400, guidance="", today=MARCH)
     return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(endpoint))))[0]
 
 

@@ -84,7 +84,8 @@ def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:
 
 
 def written(current: str, *reflections: str, word_limit: int = 400) -> str:
-    given_ = WriteConsolidationInput("user", "Mara", current, [*map(remembered, reflections)], word_limit, guidance="")
+    waiting = [*map(remembered, reflections)]
+    given_ = WriteConsolidationInput("user", "Mara", current, waiting, word_limit, guidance="", today=NOW.date())
     return offline.write_consolidation(given_).text
 
 

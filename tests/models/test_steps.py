@@ -3,7 +3,8 @@
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
+from uuid import UUID
 
 import pytest
 
@@ -30,8 +31,9 @@ from mnemic.prompts.write_consolidation import (
     WriteConsolidationOutput,
 )
 from mnemic.state.errors import ModelError
+from mnemic.state.identity import Scope
 from mnemic.state.kinds import Usage
-from mnemic.state.records import Standing
+from mnemic.state.records import Outdated, Standing
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import fact, facts, observations, reflections
@@ -77,8 +79,12 @@ CASES = (
             reflections=[remembered(HOSTILE, valid_from=moment) for moment in (MARCH, MAY)],
             word_limit=400,
             guidance=HOSTILE,
+            today=MAY.date(),
+            written=MARCH,
+            outdated=[Outdated(UUID(int=1), "user:mara", HOSTILE, True, UUID(int=2), HOSTILE, MARCH, HOSTILE)],
+            persona=HOSTILE,
             draft=HOSTILE,
-            problem="450 words, at most 400",
+            problems=["450 words, at most 400", HOSTILE],
         ),
         WriteConsolidationOutput(text="Mara wants short answers."),
     ),
@@ -165,9 +171,14 @@ def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
     assert "<context>\n- Jonas is shy.\n</context>" in user
 
 
-def test_reflections_are_shown_oldest_first_with_their_dates_and_a_refused_draft_with_its_reason() -> None:
+def test_a_text_is_written_anew_from_dated_parts_and_a_refused_draft_is_shown_with_all_reasons() -> None:
     _, user = texts_of(WRITE_CONSOLIDATION, CASES[-1].given)
+    parts = [texts_of(WRITE_CONSOLIDATION, CASES[-1].given._replace(scope=scope))[1] for scope in get_args(Scope)]
 
     assert user.index("- [2026-03-02]") < user.index("- [2026-05-08]")
-    assert "Problem: 450 words, at most 400\nDraft:\n" in user
+    assert "Problems:\n- 450 words, at most 400\n- " in user
+    assert "Today: 2026-05-08" in user
+    assert "<present_text>\nwritten 2026-03-02:\n" in user
+    assert re.search(r"- no longer true: \S.* \(since 2026-03-02\); now: \S", user)
+    assert len({line for text in parts for line in text.splitlines() if line.startswith("Parts: ")}) == len(parts)
     assert "At most 400 words" in user

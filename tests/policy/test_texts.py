@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.details import details, find_dates, find_numbers, kept_share, missing_details
+from mnemic.policy.text.details import details, find_dates, find_numbers, missing_details
+from mnemic.policy.text.retention import retention
 from mnemic.policy.text.shape import (
     MAX_PIECE_CHARS,
     clean_text,
@@ -311,7 +312,7 @@ def test_what_is_missing_is_named_as_it_was_written() -> None:
 )
 def test_a_detail_is_kept_in_another_form(source: str, text: str) -> None:
     assert missing_details([source], text) == ()
-    assert kept_share([source], text) == 1.0
+    assert retention([source], text).share == 1.0
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_half_a_detail_is_missing(source: str, text: str, missing: str) -> None:
 
 
 def test_the_share_counts_distinct_details() -> None:
-    assert kept_share(["Ana met Liv.", "ANA met Liv and Teodor, Ana says."], "Ana") == pytest.approx(1 / 3)
+    assert retention(["Ana met Liv.", "ANA met Liv and Teodor, Ana says."], "Ana").share == pytest.approx(1 / 3)
 
 
 @given(st.lists(st.text() | st.sampled_from(SOURCES), max_size=4))

@@ -11,7 +11,7 @@ from mnemic.policy.formation.sharing import content_tokens, has_contact_data, im
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.recall.requests import load_requests
 from mnemic.policy.refinement import lost_memories
-from mnemic.policy.text.details import kept_share
+from mnemic.policy.text.retention import retention
 from mnemic.policy.text.shape import clean_text, clip_text, pieces, strip_recalled
 from mnemic.policy.text.words import QUOTED, is_common_word, sentences, words
 from mnemic.policy.text.writing import Problem, Verdict, check_text, is_degenerate
@@ -241,7 +241,7 @@ RULES: dict[str, Callable[[str], bool]] = {
     "cleaning": lambda text: clean_text(text) == clean_text(clean_text(text)),
     "recalled blocks": lambda text: "<MemoryContext" not in strip_recalled(text),
     "clipping": lambda text: len(clip_text(text, 100)) <= 100 and len(display_name(text)) <= len(text),
-    "comparison": lambda text: same_fact(text, text) and kept_share([text], text) == 1.0,
+    "comparison": lambda text: same_fact(text, text) and retention([text], text).share == 1.0,
     "writing": lambda text: check_text(text, kind="fact").text is None and is_degenerate(text) in (True, False),
     "sharing": lambda text: is_pasted(text) and has_contact_data(text) in (True, False),
     "orders": lambda text: imitates_prompt(text) in (True, False) and len(content_tokens(text)) >= 0,

@@ -157,7 +157,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
       join memories m on m.agent_id = p_agent and m.id = o.memory_id
      where (c).seq is null
-       and ((h).event = 'ABSORB' and m.kind = 'consolidation'
+       and ((h).event in ('ABSORB', 'SUPERSEDE') and m.kind = 'consolidation'
             or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
 $$;
 
