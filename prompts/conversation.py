@@ -69,18 +69,25 @@ def single_line(text: str) -> str:
     return as_data(" ".join(text.split()))
 
 
-def render_lines(lines: Iterable[Line]) -> str:
+def render_lines(lines: Iterable[Line], *, others: int | None = None) -> str:
     """`3 [Mon 2026-03-02 09:14] Ana (user): text`, one message after the other, in UTC.
 
     With the weekday and the time, "next Tuesday" and "tonight" are dates.
     Further lines of a message are set in, so that nobody's words can pass for another numbered message; a name stands
     on one line and without round brackets, so that no name can pass for another role's words.
+
+    Args:
+        others: how many characters are shown of a message that is no user's; None: all.
     """
     return "\n".join(
         f"{line.number} [{_moment(line.said_at)}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
-        f"{indented(line.content)}"
+        f"{indented(line.content if line.role == 'user' else _beginning(line.content, others))}"
         for line in lines
     )
+
+
+def _beginning(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
 
 
 def _moment(time: datetime) -> str:

@@ -11,6 +11,8 @@ from mnemic.prompts.conversation import Line, People, as_data, render_lines, sin
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
 
+#: Reflections rest on what users say; so much of the rest tells what they answer. It saves a tenth of the prompt.
+_OTHERS_CHARS = 160
 #: What would end a part of a shown fact's line.
 _ENDING = str.maketrans("[];", "(),")
 
@@ -44,6 +46,7 @@ class ExtractionInput:
         return {
             "categories": "\n".join(f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in categories),
             "conversation": render_lines(self.lines),
+            "exchange": render_lines(self.lines, others=_OTHERS_CHARS),
             "people": self.people.lines(),
             "language": single_line(self.language),
             "guidance": as_data(self.guidance or "(none)"),
@@ -122,16 +125,17 @@ class ShownFact(NamedTuple):
     known: tuple["ShownFact", ...] = ()
     #: Whose memory it is: a scope and its owner's display name.
     whose: str = "?"
-    subject: str = "?"
-    category: str = "?"
-    importance: int = 2
+    subject: str = ""
 
-    def line(self) -> str:
-        """`3 [2026-03-02; user Ana; Ana; profile; 4]: text`; no name in it can pass for another part of it."""
-        named = (single_line(name.translate(_ENDING)) for name in (self.whose, self.subject, self.category))
-        return (
-            f"{self.number} [{self.dated:%Y-%m-%d}; {'; '.join(named)}; {self.importance}]: {single_line(self.content)}"
-        )
+    def line(self, below: "ShownFact | None" = None) -> str:
+        """`3 [2026-03-02; user Ana]: text`; no name in it can pass for another part of it.
+
+        The owner is left out below a new fact of the same one, and the subject where the text names it.
+        """
+        names = [] if below and below.whose == self.whose else [self.whose]
+        names += [] if self.subject.casefold() in self.content.casefold() else [f"about {self.subject}"]
+        marks = [f"{self.dated:%Y-%m-%d}", *(single_line(name.translate(_ENDING)) for name in names)]
+        return f"{self.number} [{'; '.join(marks)}]: {single_line(self.content)}"
 
 
 class DecideInput(NamedTuple):
@@ -148,9 +152,9 @@ class DecideInput(NamedTuple):
         for new in self.facts:
             lines.append(f"new {new.line()}")
             first = [known for known in new.known if known.number not in shown]
-            lines += [f"  known {known.line()}" for known in first]
+            lines += [f"  known {known.line(new)}" for known in first]
             if again := [str(known.number) for known in new.known if known.number in shown]:
-                lines.append(f"  known from above: {', '.join(again)}")
+                lines.append(f"  known above: {', '.join(again)}")
             shown.update(known.number for known in first)
         context = "\n".join(f"- {single_line(text)}" for text in self.context)
         return {"facts": "\n".join(lines), "context": context or "(nothing)"}

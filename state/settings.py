@@ -94,20 +94,20 @@ class Settings(BaseSettings):
     formation_messages: Own[PositiveInt] = 45
     formation_tokens: Own[PositiveInt] = 1000
     session_cold_minutes: Own[PositiveInt] = 10
-    #: Messages one run takes; 10 facts per 10 messages and 40 a run bound what comes of them.
+    #: Messages one run takes; At 12 facts per 10 messages, 40 messages reach the most of a run.
     formation_batch_messages: PositiveInt = 50
     #: Tokens of messages one run takes, so that prompt and embeddings stay within what endpoints accept.
     formation_batch_tokens: PositiveInt = 16_000
-    #: A sentence says one thing, so that each can change by itself: of 33 messages a careful reader keeps up to 30.
-    facts_per_ten_messages: PositiveInt = 10
-    facts_per_run: PositiveInt = 40
+    #: A sentence says one thing, so that each can change by itself: of 31 messages a careful reader keeps up to 31.
+    facts_per_ten_messages: PositiveInt = 12
+    facts_per_run: PositiveInt = 48
     #: Facts that contradictions may close in one run, for each message that people typed; never below 3. Of the example
     #: conversations, one of 18 such messages ends 6.
     closings_per_message: Annotated[float, Field(gt=0)] = 0.5
     neighbours: PositiveInt = 5
     #: Stored facts that a decision on a new one is shown at most, and tokens of them in one call.
     candidates_per_fact: PositiveInt = 12
-    decision_tokens: PositiveInt = 2000
+    decision_tokens: PositiveInt = 1200
     #: Cosine similarity from which a new fact is related to a neighbour. None: from its embedder's fallback band on
     #: (0.55 for models of OpenAI; three of four unrelated pairs reach that with minilm, so its band begins at 0.67).
     link_min: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -73,11 +73,17 @@ async def _shown(
     gone = {old.id for old, new in pairs if new.session < session}
     earlier = {fact.id for fact in facts if fact.session < session} - gone
     known = {fact.id: _memory(fact) for fact in facts if fact.id in taken_back | earlier}
-    new = {fact.id: _memory(fact) for fact in facts if fact.session == session and fact.id not in taken_back}
-    who = Identity(agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], group_ids=(GROUP,), session_id=session)
+    told = [fact for fact in facts if fact.session == session and fact.id not in taken_back]
+    batch = [_message(fact, speakers[0]) for fact in told]
+    new = {
+        fact.id: replace(_memory(fact), provenance="asserted", source_message_ids=(said.id,))
+        for fact, said in zip(told, batch, strict=True)
+    }
+    who = Identity(
+        agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], members=speakers, group_ids=(GROUP,), session_id=session
+    )
     await _store(resources, who, list(known.values()))
-    batch = [_message(author, session) for author in speakers]
-    given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}}
+    given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}, "overrides": {}}
     update = await find_similar(given, resources, Runtime(context=who))
     near = update["candidates"]
     ids = {fact_id: {old.id for old in near.get(memory.id, ())} for fact_id, memory in new.items()}
@@ -111,7 +117,10 @@ def _memory(fact: Expected) -> NewMemory:
     return replace(made, importance=3, subject_user_id=owner if fact.scope_key.startswith("user:") else None)
 
 
-def _message(author: str, session: str) -> Message:
+def _message(fact: Expected, speaker: str) -> Message:
+    """As if its owner had typed the sentence, or for a group's the first who speaks."""
+    scope, owner = split_scope_key(fact.scope_key)
+    author = owner if scope == "user" else speaker
     said_at = datetime.fromisoformat("2026-09-01T09:00:00Z")
-    return Message(id=uuid4(), session_id=session, role="user", author=author.capitalize(), user_id=author,
-                   content="Hello.", said_at=said_at)  # fmt: skip
+    return Message(id=uuid4(), session_id=fact.session, role="user", author=author.capitalize(), user_id=author,
+                   content=fact.statement, said_at=said_at)  # fmt: skip

@@ -95,7 +95,7 @@ def _lines(whose: str, memory: Memory) -> list[str]:
 def _shown(number: int, fact: NewMemory | SimilarFact, names: Mapping[str, str]) -> ShownFact:
     dated = fact.valid_from if isinstance(fact, NewMemory) else fact.dated
     whose = _whose(fact.scope_key, names)
-    return ShownFact(number, fact.content, dated, (), whose, fact.subject, fact.category, fact.importance)
+    return ShownFact(number, fact.content, dated, (), whose, fact.subject)
 
 
 def _whose(key: str, names: Mapping[str, str]) -> str:

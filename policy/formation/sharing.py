@@ -31,7 +31,7 @@ def imitates_prompt(text: str) -> bool:
 
 
 #: What is said in these categories is about a person, whatever the words.
-PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic", "style"})
+PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic"})
 
 _EMAIL = re.compile(r"[\w+%-]@[\w-]{1,63}\.\w{2}")
 #: Telephone, card and account numbers have 7 to 19 digits; separators are few, so that lists of figures are none.
