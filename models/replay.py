@@ -104,16 +104,19 @@ def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchang
     """A request and the message that answered it, as a record keeps them."""
     asked = json.dumps({name: request.get(name) for name in _ASKED}, sort_keys=True, ensure_ascii=False)
     step = schema_name(request) or " ".join(str(request["messages"][0]["content"]).split()[:6])
-    answer: Any = message.get("content") or ""
-    if message.get("tool_calls"):
-        answer = {"tool_calls": message["tool_calls"], "content": answer}
-    else:
-        try:
-            parsed = json.loads(answer)
-        except ValueError:
-            parsed = None
-        answer = parsed if isinstance(parsed, dict) and "tool_calls" not in parsed else answer
-    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answer)
+    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answered(message))
+
+
+def answered(message: dict[str, Any]) -> Any:
+    """What a message answers, as a record keeps it."""
+    text = message.get("content") or ""
+    if calls := message.get("tool_calls"):
+        return {"tool_calls": calls, "content": text}
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return text
+    return parsed if isinstance(parsed, dict) and "tool_calls" not in parsed else text
 
 
 def read_record(path: Path) -> list[Exchange]:

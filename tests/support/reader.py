@@ -2,7 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import BaseModel
 
 from benchmarks.corpus.forming import sessions
 from benchmarks.corpus.matching import Expected, expectations, matches
@@ -28,7 +31,7 @@ _SHOWN = re.compile(r"^\s*(new|known) (\d+) .*?\]: (.*)$", re.MULTILINE)
 def answered(asked: Exchange, request: Request) -> dict[str, Any]:
     """The message for a request; of a session of which nothing is expected there is nothing to keep."""
     wanted = [one for one in expectations()[0] if one.session == asked.session]
-    made = {
+    made: dict[str, Callable[[], BaseModel]] = {
         FACTS: lambda: facts(*(_draft(one) for one in wanted)),
         DECISIONS: lambda: _decided(request["messages"][-1]["content"]),
         REFLECTIONS: lambda: reflections(**_reflected(wanted)),
