@@ -75,7 +75,7 @@ async def _shown(
     known = {fact.id: _memory(fact) for fact in facts if fact.id in taken_back | earlier}
     new = {fact.id: _memory(fact) for fact in facts if fact.session == session and fact.id not in taken_back}
     who = Identity(agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], group_ids=(GROUP,), session_id=session)
-    await _store(resources, who, list(known.values()))
+    await store(resources, who, list(known.values()))
     batch = [_message(author, session) for author in speakers]
     given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}}
     update = await find_similar(given, resources, Runtime(context=who))
@@ -90,7 +90,8 @@ async def _shown(
     )
 
 
-async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
+async def store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
+    """Stores facts as a formation would have."""
     model, embedded = resources.embedder.name, await resources.embedder.embed([memory.search_text for memory in new])
     vectors = dict(zip([memory.id for memory in new], embedded, strict=True))
 

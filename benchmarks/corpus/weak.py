@@ -31,7 +31,8 @@ class Weak:
 
     def __call__(self, asked: Exchange, request: Request) -> dict[str, Any]:
         random = Random(f"{self._seed} {asked.key}")  # noqa: S311 - mistakes, no secrets
-        if random.random() < 0.1:
+        stuck = Random(f"{self._seed} {asked.session} {asked.step}")  # noqa: S311 - asked again, it goes on like that
+        if min(random.random(), stuck.random()) < 0.1:
             return {"role": "assistant", "content": _LOOP}
         answer = json.loads(json.dumps(self._nearest(asked)))
         if asked.step == DecideOutput.__name__:

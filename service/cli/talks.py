@@ -77,9 +77,14 @@ class Talks:
     async def form(self, memory: Mnemic, agent_id: str, session: str) -> FormedSession:
         """Observes a session and forms it; answers that cannot be used keep no other session waiting."""
         who = self.identity(agent_id, session)
-        await memory.configure_scope(who, ScopeSettings(scope_key=scope_key("agent", agent_id), name=_AGENT_NAME))
+        await name_agent(memory, who)
         observed = await memory.observe(who, self.messages[session], several_speakers=True)
         return await form_session(memory, who, session, observed.accepted)
+
+
+async def name_agent(memory: Mnemic, who: Identity) -> None:
+    """Has prompts call the agent by one name, whatever its id: else no recorded answer would fit."""
+    await memory.configure_scope(who, ScopeSettings(scope_key=scope_key("agent", who.agent_id), name=_AGENT_NAME))
 
 
 def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:

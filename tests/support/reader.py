@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from benchmarks.corpus.forming import sessions
 from benchmarks.corpus.matching import Expected, expectations, matches
+from benchmarks.corpus.pairs import pairs
 from mnemic.models.replay import Exchange, Request
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -33,7 +34,7 @@ def answered(asked: Exchange, request: Request) -> dict[str, Any]:
     wanted = [one for one in expectations()[0] if one.session == asked.session]
     made: dict[str, Callable[[], BaseModel]] = {
         FACTS: lambda: facts(*(_draft(one) for one in wanted)),
-        DECISIONS: lambda: _decided(request["messages"][-1]["content"]),
+        DECISIONS: lambda: _decided(request),
         REFLECTIONS: lambda: reflections(**_reflected(wanted)),
         CONSOLIDATION: lambda: consolidation(f"What was told until {asked.session}."),
     }
@@ -62,16 +63,32 @@ def _said(one: Expected, owner: str | None) -> int:
     return max(own, key=lambda number: sum(matches((group,), rows[number - 1]["content"]) for group in one.must))
 
 
-def _decided(prompt: str) -> Any:
-    """Whatever the list says is replaced by a new fact is closed."""
+def pairs_answered(asked: Exchange, request: Request) -> dict[str, Any]:
+    """The message for a request about the pairs of a person: each closes what it has to, if that is shown."""
+    shown = request["messages"][-1]["content"]
+    name, given = next((name, given) for who, given in pairs().items() if (name := who.capitalize()) in shown)
+    texts = [pair.new or f"{name} told of number {number}." for number, pair in enumerate(given)]
+    drafts = [fact(text, number, subject=name) for number, text in enumerate(texts, start=1)]
+    made: dict[str, Callable[[], BaseModel]] = {
+        FACTS: lambda: facts(*drafts),
+        DECISIONS: lambda: _closing(request, {pair.old: pair.new for pair in given if pair.closes}),
+    }
+    return {"role": "assistant", "content": made[asked.step]().model_dump_json()}
+
+
+def _decided(request: Request) -> BaseModel:
     listed = expectations()[0]
-    ids = {one.statement: one.id for one in listed}
-    successors = {one.statement: one.replaced_by for one in listed}
-    shown = _SHOWN.findall(prompt)
+    statements = {one.id: one.statement for one in listed}
+    return _closing(request, {one.statement: statements[one.replaced_by] for one in listed if one.replaced_by})
+
+
+def _closing(request: Request, successors: Mapping[str, str]) -> BaseModel:
+    """Whatever has a new fact for its successor is closed by that."""
+    shown = _SHOWN.findall(request["messages"][-1]["content"])
     known = {text: int(number) for kind, number, text in shown if kind == "known"}
     made = []
     for number, text in [(int(number), text) for kind, number, text in shown if kind == "new"]:
-        old = [place for said, place in known.items() if text in ids and successors.get(said) == ids[text]]
+        old = [place for said, place in known.items() if successors.get(said) == text]
         made.append(decision(number, "DELETE" if old else "ADD", *old, text=text))
     return decisions(*made)
 
