@@ -80,9 +80,9 @@ async def _shown(
         for fact, said in zip(told, batch, strict=True)
     }
     who = Identity(
-        agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], members=speakers, group_ids=(GROUP,), session_id=session
+        agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], members=tuple(speakers), group_ids=(GROUP,), session_id=session
     )
-    await _store(resources, who, list(known.values()))
+    await store(resources, who, list(known.values()))
     given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}, "overrides": {}}
     update = await find_similar(given, resources, Runtime(context=who))
     near = update["candidates"]
@@ -96,7 +96,8 @@ async def _shown(
     )
 
 
-async def _store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
+async def store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
+    """Stores facts as a formation would have."""
     model, embedded = resources.embedder.name, await resources.embedder.embed([memory.search_text for memory in new])
     vectors = dict(zip([memory.id for memory in new], embedded, strict=True))
 

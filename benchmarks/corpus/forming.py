@@ -2,17 +2,21 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 from uuid import uuid4
 
 from benchmarks.corpus.matching import expectations
+from mnemic.models.replay import Replay
+from mnemic.service.cli.form import FormedSession
+from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 
-GROUP = "harbor"
+GROUP = TEAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,8 @@ class Formed:
     #: Facts and reflections, closed ones included.
     memories: tuple[Memory, ...]
     #: How texts fared with the validator.
-    checks: dict[str, int]
+    checks: Mapping[str, int]
+    sessions: tuple[FormedSession, ...]
 
 
 def sessions() -> list[list[dict[str, Any]]]:
@@ -35,22 +40,30 @@ def sessions() -> list[list[dict[str, Any]]]:
     return [rows for rows in read if rows[0]["session"] in listed]
 
 
-async def form_corpus(**settings: Any) -> Formed:
-    """Forms all sessions under an agent of their own and reads back what was stored."""
-    agent_id = f"corpus-{uuid4().hex[:8]}"
-    checks: Counter[str] = Counter()
-    people: set[str] = set()
-    async with Mnemic.open(**settings) as memory:
-        for rows in sessions():
-            speakers = list(dict.fromkeys(row["author"] for row in rows if row["role"] == "user"))
-            people.update(speakers)
-            who = Identity(agent_id=agent_id, user_id=speakers[0], group_ids=(GROUP,), session_id=rows[0]["session"])
-            await memory.observe(who, rows, several_speakers=True)
-            for run in await memory.form(who):
-                checks.update(run["checks"])
+async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
+    """Forms all sessions, one after the other, under an agent of their own and reads back what was stored.
+
+    What comes of sessions of which nothing is expected is left out.
+
+    Args:
+        replay: answers in a model's place; it is told which session is formed.
+        settings: of the `Mnemic`.
+    """
+    agent_id, talks, formed = f"corpus-{uuid4().hex[:8]}", Talks(), list[FormedSession]()
+    async with Mnemic.open(**settings, **(replay.settings() if replay else {})) as memory:
+        for session in talks.messages:
+            if replay:
+                replay.session = session
+            formed.append(await talks.form(memory, agent_id, session))
         found: dict[Any, Memory] = {}
-        for person in sorted(people):
+        for person in sorted(talks.people()):
             who = Identity(agent_id=agent_id, user_id=person, group_ids=(GROUP,))
             for item in await memory.memories(who, ("fact", "reflection"), with_closed=True):
                 found[item.id] = item
-        return Formed(described=memory.describe(), memories=tuple(found.values()), checks=dict(checks))
+        described = memory.describe()
+    listed = {fact.session for fact in expectations()[0]}
+    checks: Counter[str] = Counter()
+    for run in (run for one in formed if one.session in listed for run in one.runs):
+        checks.update(run["checks"])
+    memories = tuple(item for item in found.values() if item.source_session_id in listed)
+    return Formed(described=described, memories=memories, checks=checks, sessions=tuple(formed))

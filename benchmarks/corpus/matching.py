@@ -24,6 +24,8 @@ class Expected:
     kind: str
     current: bool
     replaced_by: str | None
+    #: Told in confidence, or of somebody's health, money or troubles.
+    private: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,7 @@ def expectations() -> tuple[list[Expected], list[Trap]]:
             kind=row["kind"],
             current=row["current"],
             replaced_by=row["replaced_by"],
+            private=row["id"] in listed["private"],
         )
         for row in listed["facts"]
     ]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
-from uuid import uuid4
 
+from mnemic.policy.ids import rising_id
 from mnemic.policy.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import display_name, split_scope_key
@@ -206,7 +206,7 @@ def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetim
     """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
     subject = subject or display_name(split_scope_key(key)[1])
     return NewMemory(
-        id=uuid4(),
+        id=rising_id(),
         kind=kind,
         scope_key=key,
         category=category,

@@ -4,23 +4,22 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from pydantic import BaseModel, ValidationError
 from rich.console import RenderableType
 from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text
-from mnemic.service.cli.form import FormedSession, form_session, summary
-from mnemic.service.cli.message_files import FileMessage, read_messages
+from mnemic.service.cli.form import FormedSession, summary
 from mnemic.service.cli.options import AsJson
+from mnemic.service.cli.talks import Question, Talks
 from mnemic.service.cli.terminal import (
     command_line,
     day,
@@ -28,21 +27,21 @@ from mnemic.service.cli.terminal import (
     plain,
     progress,
     report,
-    say,
     show,
     table,
     verbatim,
 )
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import HostId, Identity, display_name, split_scope_key
+from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import Memory
 
-#: Who shares a conversation with several people in it.
-TEAM = "harbor"
 #: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
 _TEXT_CHARS = 420
 _LINE_CHARS = 180
+#: What whoever sees it can do about a record that does not fit.
+_RECORD_ANEW = "its prompts or conversations are no longer these. Run `mnemic demo` without it, or record anew as \
+benchmarks/corpus/recorded/README.md tells"
 #: Results, contradictions and facts that are shown; of more there is the number.
 _RESULTS = 3
 _CHANGES = 8
@@ -60,16 +59,9 @@ Directory = Annotated[
 ]
 
 
-class Question(BaseModel):
-    """Something that a person asks months later."""
-
-    question: str
-    user: HostId
-    group: HostId | None = None
-
-
-class _Expected(BaseModel):
-    questions: tuple[Question, ...] = ()
+AsRecorded = Annotated[
+    bool, typer.Option("--recorded", help="Show what a language model makes of them: its recorded answers, no key.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,87 +86,62 @@ class Demo:
     answers: list[Answer]
 
 
-async def demo(directory: Directory = None, as_json: AsJson = False) -> None:
+async def demo(directory: Directory = None, recorded: AsRecorded = False, as_json: AsJson = False) -> None:
     """Form example conversations and show what became of them.
 
     Every run works for an agent of its own, so that nothing mixes with other memories. The exit code is 1 where nothing
     came of a conversation.
     """
-    source = directory or Path(str(resources.files("mnemic.examples") / "conversations"))
-    conversations, questions = _read_conversations(source), _read_questions(source)
-    agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-    async with Mnemic.open() as memory:
-        if not as_json:
-            messages, people = sum(map(len, conversations.values())), len(_people(*conversations.values()))
-            show(verbatim(memory.describe()))
-            show(f"Forming memories: {messages} messages, {len(conversations)} conversations, {people} people.")
-        found = await _run(memory, agent_id, conversations, questions)
+    talks = Talks(directory)
+    with ExitStack() as stack:
+        settings = _recorded_settings(stack, talks) if recorded else {}
+        found = await _run(talks, settings, quiet=as_json)
     report(found, _describe(found), as_json=as_json)
+    if not as_json and not recorded and talks.record.exists():
+        show("", verbatim("mnemic demo --recorded: the same conversations, as a language model understood them"))
     exit_if_wrong(any(session.complaints() for session in found.sessions))
 
 
 # -- what is formed and asked
 
 
-def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """The messages by session of all `*.jsonl` files, in the order of their names.
+def _recorded_settings(stack: ExitStack, talks: Talks) -> dict[str, Any]:
+    from mnemic.models.replay import Replay, read_record  # a server's imports, for those who want it
 
-    Raises:
-        InvalidInputError: there is none, or nobody speaks in one.
-    """
-    conversations: dict[str, list[dict[str, Any]]] = {}
-    for line in read_messages(sorted(directory.glob("*.jsonl"))):
-        if isinstance(line, FileMessage):
-            conversations.setdefault(line.session, []).append(line.fields())
-        else:
-            say(str(line))
-    if not conversations:
-        raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
-    for session, talk in conversations.items():
-        if not _people(talk):
-            raise InvalidInputError(f"session {session} names nobody: its messages of role user need an author")
-    return conversations
+    if not talks.record.exists():
+        raise InvalidInputError(f"no answers were recorded for these conversations: {talks.record} is missing")
+    return stack.enter_context(Replay(read_record(talks.record), _RECORD_ANEW)).settings()
 
 
-def _people(*talks: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    lines = (line for talk in talks for line in talk if line["role"] == "user" and "author" in line)
-    return tuple(dict.fromkeys(line["author"] for line in lines))
+async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:
+    agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+    async with Mnemic.open(**settings) as memory:
+        if not quiet:
+            if settings:
+                show("Recorded: what a language model answered when these conversations were formed.")
+            messages, people = sum(map(len, talks.messages.values())), len(talks.people())
+            show(verbatim(memory.describe()))
+            show(f"Forming memories: {messages} messages, {len(talks.messages)} conversations, {people} people.")
+        return await _formed(memory, agent_id, talks)
 
 
-def _read_questions(directory: Path) -> tuple[Question, ...]:
-    """The questions of `expected.json`; none where there is no such file."""
-    path = directory / "expected.json"
-    if not path.exists():
-        return ()
-    try:
-        return _Expected.model_validate_json(path.read_bytes()).questions
-    except ValidationError:
-        raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from None
-
-
-async def _run(
-    memory: Mnemic, agent_id: str, conversations: dict[str, list[dict[str, Any]]], questions: Sequence[Question]
-) -> Demo:
+async def _formed(memory: Mnemic, agent_id: str, talks: Talks) -> Demo:
     sessions, stored = [], dict[UUID, Memory]()
     with progress() as bar:
-        for session, talk in bar.track(conversations.items(), description="forming memories"):
-            people = _people(talk)
-            groups = (TEAM,) if len(people) > 1 else ()
-            who = Identity(agent_id=agent_id, user_id=people[0], group_ids=groups, session_id=session)
-            observed = await memory.observe(who, talk, several_speakers=True)
-            sessions.append(await form_session(memory, who, session, observed.accepted))
-            for person in people:  # each sees their own, so each is asked
+        for session in bar.track(talks.messages, description="forming memories"):
+            sessions.append(await talks.form(memory, agent_id, session))
+            who = talks.identity(agent_id, session)
+            for person in talks.people(session):  # each sees their own, so each is asked
                 found = await memory.memories(who.model_copy(update={"user_id": person}), with_closed=True)
                 stored.update({item.id: item for item in found})
     answers = []
-    for question in questions:
+    for question in talks.questions:
         groups = (question.group,) if question.group else ()
         who = Identity(agent_id=agent_id, user_id=question.user, group_ids=groups)
         recalled = await memory.recall(who, question.question, search="always")
         answers.append(Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"]))
     memories = sorted(stored.values(), key=lambda item: item.valid_from)
-    people = _people(*conversations.values())
-    return Demo(agent_id=agent_id, people=people, sessions=sessions, memories=memories, answers=answers)
+    return Demo(agent_id=agent_id, people=talks.people(), sessions=sessions, memories=memories, answers=answers)
 
 
 # -- how it looks

@@ -249,10 +249,10 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
                   partition by category = n.category
                   order by subject = lower(n.subject) desc, importance desc, valid_from desc, id))
              from known where scope_key = any(n.scope_keys) and (subject = lower(n.subject) or subject_user_id = n.user_id)/*end*/
-           ) as found group by item_id order by score desc, distance limit %(most)s) as e
+           ) as found group by item_id order by score desc, distance, item_id limit %(most)s) as e
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
- order by n.place, e.score desc, e.distance;
+ order by n.place, e.score desc, e.distance, m.id;
 
 -- unabsorbed --
 -- Reflections that wait in each scope key; a protected one stays where it is.

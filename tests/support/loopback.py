@@ -16,21 +16,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 
-Request = dict[str, Any]
-
-
-def schema_name(request: Request) -> str | None:
-    """The name of the output schema or of the forced tool."""
-    if schema := request.get("response_format", {}).get("json_schema"):
-        return str(schema["name"])
-    choice = request.get("tool_choice")
-    return str(choice["function"]["name"]) if isinstance(choice, dict) else None
+from mnemic.models.replay import LoopbackServer, Response, completion, refusal
+from mnemic.models.replay import Request as Request
+from mnemic.models.replay import schema_name as schema_name
 
 
 def offered(request: Request) -> list[str]:
@@ -42,23 +35,6 @@ def tool_call(call_id: Any, name: Any, arguments: dict[str, Any] | str) -> dict[
     """One call of a tool, as a message carries it."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
-
-
-def completion(
-    request: Request, message: dict[str, Any], finish_reason: str | None, usage: tuple[int, int] | None
-) -> dict[str, Any]:
-    """A chat completion with one choice."""
-    reason = finish_reason or ("tool_calls" if message.get("tool_calls") else "stop")
-    body: dict[str, Any] = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": request["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-    }
-    if usage is not None:
-        body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
-    return body
 
 
 def events(body: dict[str, Any]) -> bytes:
@@ -117,20 +93,17 @@ class _Route:
         return answer
 
 
-class LoopbackModel:
+class LoopbackModel(LoopbackServer):
     """The server; a context manager. Leaving it fails when a request fitted no route."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.chat_requests: list[Request] = []
         self.embedding_requests: list[Request] = []
         self.problems: list[str] = []
         self._routes: list[_Route] = []
         self._embedding_answer: Answer | None = None
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = False  # leaving waits for every answer, so that no thread outlives its test
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def answer(self, matcher: Matcher, *answers: Answer) -> None:
         """Answers requests that fit with these answers in turn, the last one over and over.
@@ -146,8 +119,17 @@ class LoopbackModel:
         """Answers embedding requests: a status, bytes, a function making vectors or bytes, or None for hashed words."""
         self._embedding_answer = answer
 
-    def reply_to(self, path: str, request: Request) -> tuple[int, str, bytes]:
-        """Status, content type and body for a request."""
+    def reply_to(self, path: str, request: Request) -> Response:
+        """The answer of the first route that fits."""
+        try:
+            return self._reply_to(path, request)
+        except ConnectionAbortedError:  # the script hangs up
+            raise
+        except Exception as error:  # noqa: BLE001 - a script's mistake must fail the test, not only this thread
+            self.problems.append(f"the script failed: {error!r}")
+            return _error(400)
+
+    def _reply_to(self, path: str, request: Request) -> Response:
         if path.endswith("/embeddings"):
             self.embedding_requests.append(request)
             return _embedding_reply(self._embedding_answer, request)
@@ -159,16 +141,10 @@ class LoopbackModel:
             self.problems.append(f"no route for {path} with schema {schema_name(request)}")
         return _chat_reply(answer, request)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         if error is None:
             assert not self.problems, self.problems
 
@@ -205,7 +181,7 @@ def _fits_text(text: str) -> Callable[[Request], bool]:
     return fits
 
 
-def _embedding_reply(answer: Answer | None, request: Request) -> tuple[int, str, bytes]:
+def _embedding_reply(answer: Answer | None, request: Request) -> Response:
     """The vectors, or a hashed bag of words for each text, in the encoding asked for."""
     if isinstance(answer, int):
         return _error(answer)
@@ -223,7 +199,7 @@ def _embedding_reply(answer: Answer | None, request: Request) -> tuple[int, str,
     return 200, "application/json", json.dumps(made).encode()
 
 
-def _chat_reply(answer: Answer, request: Request) -> tuple[int, str, bytes]:
+def _chat_reply(answer: Answer, request: Request) -> Response:
     while callable(answer):
         answer = answer(request)
     if isinstance(answer, int):
@@ -257,39 +233,5 @@ def _as_reply(answer: Any, request: Request) -> Reply:
     return Reply(message={"tool_calls": [tool_call("call_1", schema_name(request), text)]})
 
 
-def _error(status: int) -> tuple[int, str, bytes]:
-    body = {"error": {"message": "scripted failure", "type": "scripted", "code": "scripted_code", "param": None}}
-    return status, "application/json", json.dumps(body).encode()
-
-
-def _handler(model: LoopbackModel) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            sent = self.rfile.read(length)
-            if len(sent) < length:  # the client was killed, or gave up, before it had sent it all
-                self.close_connection = True
-                return
-            try:
-                status, kind, body = model.reply_to(self.path, json.loads(sent))
-            except ConnectionAbortedError:  # the script hangs up
-                self.close_connection = True
-                return
-            except Exception as error:  # noqa: BLE001 - a script's mistake must fail the test, not only this thread
-                model.problems.append(f"the script failed: {error!r}")
-                status, kind, body = _error(400)
-            try:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                if status >= 400:
-                    self.send_header("retry-after-ms", "1")  # clients try again at once
-                self.end_headers()
-                self.wfile.write(body)
-            except ConnectionError:
-                self.close_connection = True  # the client had given up, as in a test of timeouts
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of http.server
-            """Silence."""
-
-    return Handler
+def _error(status: int) -> Response:
+    return refusal(status, "scripted_code", "scripted failure")

@@ -1,0 +1,209 @@
+"""What a language model once answered, given again by an OpenAI-compatible server on the loopback address.
+
+A record is a file of JSON lines `{"key", "session", "step", "answer"}`. The key stands for the whole request, so that a
+request that reads otherwise has no answer; no text of a prompt is in the file.
+"""
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from mnemic.state.errors import ConfigurationError, MnemicError, ModelError
+
+Request = dict[str, Any]
+#: Status, content type and body.
+Response = tuple[int, str, bytes]
+
+_ASKED: Final = ("messages", "tools", "response_format")
+#: Gone for good: no client asks again.
+_NOT_RECORDED: Final = 410
+
+
+def schema_name(request: Request) -> str | None:
+    """The name of the output schema or of the forced tool."""
+    if schema := request.get("response_format", {}).get("json_schema"):
+        return str(schema["name"])
+    choice = request.get("tool_choice")
+    return str(choice["function"]["name"]) if isinstance(choice, dict) else None
+
+
+def completion(
+    request: Request, message: dict[str, Any], finish_reason: str | None = None, usage: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """A chat completion with one choice."""
+    reason = finish_reason or ("tool_calls" if message.get("tool_calls") else "stop")
+    body: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": request["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+    }
+    if usage is not None:
+        body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+    return body
+
+
+def refusal(status: int, code: str, message: str) -> Response:
+    """An error as OpenAI's servers send one."""
+    body = {"error": {"message": message, "type": code, "code": code, "param": None}}
+    return status, "application/json", json.dumps(body).encode()
+
+
+class LoopbackServer:
+    """Answers requests in threads of its own; a context manager."""
+
+    def __init__(self) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = False  # leaving waits for every answer, so that no thread outlives its run
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def reply_to(self, path: str, request: Request) -> Response:
+        """What is sent back; ConnectionAbortedError hangs up."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Exchange(NamedTuple):
+    """One answer of a record."""
+
+    key: str
+    #: The conversation that it was asked for.
+    session: str
+    #: The name of the output's schema; of a turn with tools the first words that it was told.
+    step: str
+    #: A JSON object as it is, any other text as a string, tool calls as `{"tool_calls": [...], "content": ...}`.
+    answer: Any
+
+    def message(self) -> dict[str, Any]:
+        """As it comes over the wire."""
+        if isinstance(self.answer, dict) and "tool_calls" in self.answer:
+            return {"role": "assistant", **self.answer}
+        text = self.answer if isinstance(self.answer, str) else json.dumps(self.answer, ensure_ascii=False)
+        return {"role": "assistant", "content": text}
+
+
+def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchange:
+    """A request and the message that answered it, as a record keeps them."""
+    asked = json.dumps({name: request.get(name) for name in _ASKED}, sort_keys=True, ensure_ascii=False)
+    step = schema_name(request) or " ".join(str(request["messages"][0]["content"]).split()[:6])
+    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answered(message))
+
+
+def answered(message: dict[str, Any]) -> Any:
+    """What a message answers, as a record keeps it."""
+    text = message.get("content") or ""
+    if calls := message.get("tool_calls"):
+        return {"tool_calls": calls, "content": text}
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return text
+    return parsed if isinstance(parsed, dict) and "tool_calls" not in parsed else text
+
+
+def read_record(path: Path) -> list[Exchange]:
+    """The record in a file.
+
+    Raises:
+        ConfigurationError: there is none, or a line of it is no answer.
+    """
+    try:
+        return [Exchange(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{path} holds no record of answers ({type(error).__name__})") from None
+
+
+class Replay(LoopbackServer):
+    """Serves a record. Leaving it raises where a request was not in the record, whatever became of that.
+
+    Args:
+        record: the answers.
+        remedy: what to do where one is missing.
+        otherwise: gives the message for a request that is not in the record, or None.
+    """
+
+    def __init__(
+        self,
+        record: Sequence[Exchange],
+        remedy: str,
+        otherwise: Callable[[Exchange, Request], dict[str, Any] | None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.session = ""
+        #: What was asked and answered, in the order of the answers.
+        self.exchanges: list[tuple[Request, Exchange]] = []
+        self.missing: Counter[str] = Counter()
+        self._record = {known.key: known for known in record}
+        self._remedy, self._otherwise = remedy, otherwise
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of a `Mnemic` whose language models this is; a record is made with the embedder named here."""
+        name = "openai:recorded"
+        models = {"fast_model": name, "slow_model": name, "base_url": self.base_url, "api_key": "none"}
+        return {**models, "structured_output": "json_schema", "embedder": "minilm"}
+
+    def reply_to(self, path: str, request: Request) -> Response:
+        """The recorded answer, or a refusal that says to record anew."""
+        asked = exchange(request, self.session, {})
+        known = self._record.get(asked.key)
+        message = known.message() if known else self._otherwise and self._otherwise(asked, request)
+        if message is None:
+            self.missing[asked.step] += 1
+            return refusal(_NOT_RECORDED, "not_recorded", self._problem())
+        self.exchanges.append((request, exchange(request, self.session, message)))
+        return 200, "application/json", json.dumps(completion(request, message)).encode()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self.missing and (error is None or isinstance(error, MnemicError)):
+            raise ModelError(self._problem()) from None
+
+    def _problem(self) -> str:
+        steps = ", ".join(f"{count} of {step}" for step, count in sorted(self.missing.items()))
+        return f"the record has no answer to requests that were made ({steps}): {self._remedy}"
+
+
+def _handler(server: LoopbackServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            sent = self.rfile.read(length)
+            if len(sent) < length:  # the client was killed, or gave up, before it had sent it all
+                self.close_connection = True
+                return
+            try:
+                status, kind, body = server.reply_to(self.path, json.loads(sent))
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                if status >= 400:
+                    self.send_header("retry-after-ms", "1")  # clients try again at once
+                self.end_headers()
+                self.wfile.write(body)
+            except ConnectionError:  # the answer hangs up, or the client had given up
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of http.server
+            """Silence."""
+
+    return Handler

@@ -1,0 +1,62 @@
+"""A record of answers: given again for the very same request, and for no other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mnemic.models.chat import ChatModels
+from mnemic.models.replay import Exchange, Replay, exchange, read_record
+from mnemic.models.structured import run_step
+from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
+from mnemic.state.errors import ConfigurationError, ModelError
+from mnemic.state.settings import Settings
+from tests.support.loopback import tool_call
+
+ASKED = WriteConsolidationInput(scope="user", owner="Ana", current="", reflections=[], word_limit=50, guidance="")
+
+
+async def written(replay: Replay, asked: WriteConsolidationInput) -> str:
+    return (await run_step(WRITE_CONSOLIDATION, asked, ChatModels(Settings(**replay.settings())))).output.text
+
+
+async def test_a_recorded_answer_is_given_for_the_same_request_and_any_other_says_to_record_anew(
+    tmp_path: Path,
+) -> None:
+    answer = {"role": "assistant", "content": '{"text": "Ana keeps bees."}'}
+    with Replay([], "", lambda *_: answer) as made:
+        made.session = "01"
+        await written(made, ASKED)
+    (exchanged,) = [one for _, one in made.exchanges]
+    file = tmp_path / "record.jsonl"
+    file.write_text(json.dumps(exchanged._asdict()), encoding="utf-8")
+    assert "Ana" not in file.read_text("utf-8").replace("Ana keeps bees", "")  # nothing of the prompt
+
+    with Replay(read_record(file), "record anew") as replay:
+        assert await written(replay, ASKED) == "Ana keeps bees."
+    with (
+        pytest.raises(ModelError, match=r"WriteConsolidationOutput.*anew"),
+        Replay([exchanged], "record anew") as it,
+    ):
+        await written(it, ASKED._replace(owner="Bo"))
+
+
+def test_text_and_tool_calls_come_back_as_they_were() -> None:
+    request = {"messages": [{"role": "system", "content": "You tidy a memory that has grown."}]}
+    for message in (
+        {"role": "assistant", "content": "not { JSON"},
+        {"role": "assistant", "content": '{"a": 1}'},
+        {"role": "assistant", "content": "", "tool_calls": [tool_call("call_1", "protect_memory", {"id": 3})]},
+    ):
+        kept = exchange(request, "01", message)
+        assert kept.step == "You tidy a memory that has"
+        assert Exchange(**json.loads(json.dumps(kept._asdict()))).message() == message
+
+
+@pytest.mark.parametrize("content", [None, "[", "{}", '{"key": 1}'])
+def test_a_file_that_is_no_record_is_one_typed_error(content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"record\.jsonl"):
+        read_record(file)

@@ -1,0 +1,70 @@
+"""`mnemic demo --recorded` shows what a language model once answered, and nothing where that no longer fits."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mnemic.models.replay import exchange
+from mnemic.service.cli.talks import Talks
+from tests.service.cli.conftest import Command
+from tests.support.loopback import LoopbackModel, schema_name
+from tests.support.reader import dumped
+from tests.support.scripted import FACTS, REFLECTIONS, fact, facts, reflections
+
+BEES = "Ana keeps two hives of bees behind the greenhouse."
+GOOD = {FACTS: facts(fact(BEES)), REFLECTIONS: reflections()}
+SAID = ["I keep two hives behind the greenhouse.", "They are bees, of course.", "And they sting.", "Not often."]
+
+
+@pytest.fixture
+def talk(tmp_path: Path, mnemic: Command, online: dict[str, str], model: LoopbackModel) -> Path:
+    """A conversation that was formed once, and the record of that."""
+    rows = [
+        {"session": "garden", "role": "user", "author": "ana", "content": text, "time": f"2026-03-02T09:0{minute}:00Z"}
+        for minute, text in enumerate(SAID)
+    ]
+    file = tmp_path / "garden.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    for output, good in GOOD.items():
+        model.answer(output, good)
+    assert mnemic("demo", tmp_path).exit_code == 0
+    asked = [(request, GOOD[schema_name(request) or ""].model_dump_json()) for request in model.chat_requests]
+    record = Talks(tmp_path).record
+    record.parent.mkdir()
+    answers = [exchange(request, "garden", {"content": answer}) for request, answer in asked]
+    record.write_text(dumped(answers), encoding="utf-8")
+    return file
+
+
+def test_the_answers_are_given_again_without_a_model_and_the_first_line_says_so(
+    mnemic: Command, model: LoopbackModel, talk: Path
+) -> None:
+    asked = len(model.chat_requests)
+    result = mnemic("demo", talk.parent, "--recorded")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "recorded" in result.stdout.splitlines()[0].lower()
+    assert BEES in " ".join(result.stdout.split())
+    assert "demo --recorded" not in result.stdout
+    assert len(model.chat_requests) == asked
+    # and whoever sees the other one is told of it, unless a program reads
+    assert "mnemic demo --recorded" in mnemic("demo", talk.parent).stdout.splitlines()[-1]
+    json.loads(mnemic("demo", talk.parent, "--json").stdout)
+
+
+def test_what_was_said_otherwise_has_no_recorded_answer(mnemic: Command, talk: Path) -> None:
+    talk.write_text(talk.read_text("utf-8").replace("two hives", "three hives"), encoding="utf-8")
+    result = mnemic("demo", talk.parent, "--recorded")
+    assert (result.exit_code != 0, "record anew" in " ".join(result.stderr.split())) == (True, True)
+    assert "Known now" not in result.stdout
+    Talks(talk.parent).record.unlink()
+    result = mnemic("demo", talk.parent, "--recorded")
+    assert (result.exit_code, result.stdout, "recorded" in result.stderr) == (2, "", True)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Talks().record.exists(), reason="no record of the example conversations was made yet")
+def test_the_record_of_the_package_fits_its_prompts(mnemic: Command) -> None:
+    result = mnemic("demo", "--recorded", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["memories"]) > 100
