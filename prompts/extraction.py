@@ -34,8 +34,6 @@ class ExtractionInput:
     #: What each scope already holds in context, by its owner's display name: reflections and observations need not
     #: repeat that.
     standing: tuple[tuple[str, Standing], ...] = ()
-    #: Contents of the facts this run has just decided on.
-    new_facts: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The values of the prompts' slots, escaped."""
@@ -52,7 +50,6 @@ class ExtractionInput:
             "guidance": as_data(self.guidance or "(none)"),
             "limit": str(self.limit),
             "standing": "\n".join(standing) or "(nothing yet)",
-            "new_facts": "\n".join(f"- {single_line(fact)}" for fact in self.new_facts) or "(none)",
         }
 
 

@@ -80,7 +80,11 @@ async def _shown(
         for fact, said in zip(told, batch, strict=True)
     }
     who = Identity(
-        agent_id=f"c-{uuid4().hex[:8]}", user_id=speakers[0], members=tuple(speakers), group_ids=(GROUP,), session_id=session
+        agent_id=f"c-{uuid4().hex[:8]}",
+        user_id=speakers[0],
+        members=tuple(speakers),
+        group_ids=(GROUP,),
+        session_id=session,
     )
     await store(resources, who, list(known.values()))
     given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}, "overrides": {}}

@@ -205,5 +205,4 @@ def _step_input(
             if is_own or part.scope != "user"
         ),
         language=settings.language or ExtractionInput.language,
-        new_facts=tuple(fact.content for fact in state["facts"]),
     )

@@ -70,6 +70,7 @@ class Talks:
             agent_id=agent_id,
             user_id=person,
             group_ids=(TEAM,) if person in self.team else (),
+            members=tuple(other for other in self.people(session) if other in self.team and other != person),
             session_id=session,
             teaches_agent=teacher is not None,
         )

@@ -1,6 +1,7 @@
 """A record of answers: given again for the very same request, and for no other."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from mnemic.state.errors import ConfigurationError, ModelError
 from mnemic.state.settings import Settings
 from tests.support.loopback import tool_call
 
-ASKED = WriteConsolidationInput(scope="user", owner="Ana", current="", reflections=[], word_limit=50, guidance="")
+ASKED = WriteConsolidationInput(
+    scope="user", owner="Ana", current="", reflections=[], word_limit=50, guidance="", today=date(2026, 3, 2)
+)
 
 
 async def written(replay: Replay, asked: WriteConsolidationInput) -> str:

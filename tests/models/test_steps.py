@@ -49,7 +49,6 @@ EXTRACTION = ExtractionInput(
     categories=(*load_categories().offered, ("recipes", HOSTILE)),
     limit=7,
     standing=((HOSTILE, Standing(scope_key="user:mara", core=(remembered(HOSTILE),))),),
-    new_facts=(HOSTILE,),
 )
 
 
@@ -161,13 +160,13 @@ def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
 
 def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
     known = ShownFact(number=2, content="Jonas lives in Bergen.", dated=MARCH)
-    new = ShownFact(1, "Jonas lives\nin Hamburg.", MAY, (known,), "user Jonas", "Jonas]; goals", "profile", 4)
+    new = ShownFact(1, "Jonas lives\nin Hamburg.", MAY, (known,), "user Jo]; core", "Mara")
     other = ShownFact(number=2, content="Jonas has left.", dated=MAY, known=(known, known._replace(number=3)))
 
     _, user = texts_of(DECIDE, DecideInput(facts=(new, other), context=("Jonas\nis shy.",)))
 
-    assert "new 1 [2026-05-08; user Jonas; Jonas), goals; profile; 4]: Jonas lives in Hamburg.\n  known 2 [2026" in user
-    assert "Jonas has left.\n  known 3 [2026-03-02; ?; ?; ?; 2]: Jonas lives in Bergen.\n  known from above: 2" in user
+    assert "new 1 [2026-05-08; user Jo), core; about Mara]: Jonas lives in Hamburg.\n  known 2 [2026-03-02; ?" in user
+    assert "Jonas has left.\n  known 3 [2026-03-02]: Jonas lives in Bergen.\n  known above: 2" in user
     assert "<context>\n- Jonas is shy.\n</context>" in user
 
 

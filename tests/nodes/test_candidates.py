@@ -94,8 +94,8 @@ async def test_both_sides_are_shown_whole_and_facts_of_one_batch_are_not_known(
     await learn(memory, model, MOVED, "Ana sold her flat.")
 
     shown = last_prompt(model, DECISIONS).partition("<facts>\n")[2]
-    assert shown.startswith(f"new 1 [2026-03-02; user Ana; Ana; tasks; 3]: {MOVED}\n  known 1 [2026-03-02; group Crew;")
-    assert "\nnew 2 [2026-03-02; user Ana; Ana; tasks; 3]: Ana sold her flat.\n  known from above: 1\n" in shown
+    assert shown.startswith(f"new 1 [2026-03-02; user Ana]: {MOVED}\n  known 1 [2026-03-02; group Crew]: ")
+    assert "\nnew 2 [2026-03-02; user Ana]: Ana sold her flat.\n  known above: 1\n" in shown
     assert shown.count("  known ") == 2
     assert "- [2026-03-02; user Ana; reflection]: Ana is shy]; core." in last_prompt(model, DECISIONS)
 

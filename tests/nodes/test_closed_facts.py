@@ -61,7 +61,7 @@ def known(number: int) -> str:
 
 
 def written(request: Request, *, is_told: bool) -> WriteConsolidationOutput:
-    """A writer that keeps every sentence but those on a boat of which it is told, and hears, that something has ended."""
+    """A writer that keeps every sentence but those on a boat of which it hears that something has ended."""
     prompt = request["messages"][-1]["content"]
     parts = {name: re.findall(rf"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)[0] for name in
              ("present_text", "reflections", "no_longer_true")}  # fmt: skip
@@ -78,7 +78,7 @@ def written(request: Request, *, is_told: bool) -> WriteConsolidationOutput:
 async def remembering(clone: Clone, model: LoopbackModel, *, is_told: bool = True) -> AsyncIterator[Mnemic]:
     """The service without what was said: that is found as said on its day, whatever is true today."""
     model.answer(CONSOLIDATION, lambda request: written(request, is_told=is_told))
-    settings = {"keep_messages": "none", "facts_per_ten_messages": 10, "deletions_per_run": 10}
+    settings = {"keep_messages": "none", "facts_per_ten_messages": 10, "closings_per_message": 10}
     async with scripted_memory(clone, model, **settings) as memory:
         yield memory
 
@@ -88,7 +88,7 @@ async def tell(memory: Mnemic, model: LoopbackModel, session: str, scope: str, b
     model.answer(DECISIONS, decisions())
     model.answer(FACTS, facts(*[fact(known(number), place, scope=scope) for place, number in enumerate(boats, 1)]))
     drawn = [reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)]
-    model.answer(REFLECTIONS, reflections(**{scope: drawn}))
+    model.answer(REFLECTIONS, reflections().model_copy(update={scope: drawn}))
     await say(memory, ana(session), *[f"I moor the boat {boat(number)}." for number in boats], *["Well."] * 4)
     model.answer(FACTS, facts())
     model.answer(REFLECTIONS, reflections())

@@ -12,7 +12,7 @@ from mnemic.models.offline.statements import rules
 from mnemic.policy.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
 from mnemic.policy.plain_yaml import MAX_FILE_BYTES
 from mnemic.prompts.conversation import People
-from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, ExtractionInput
+from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, ExtractionInput
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 
 PACKAGED = load_categories()
@@ -64,7 +64,7 @@ def test_every_formed_category_is_explained_and_stands_so_in_the_prompts_of_extr
     said = ExtractionInput(
         lines=(), people=People(), guidance="", categories=(*PACKAGED.offered, ("recipes", "")), limit=1
     )
-    for step in (EXTRACT_FACTS, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS):
+    for step in (EXTRACT_FACTS, EXTRACT_OBSERVATIONS):  # of reflections the schema names them
         _, user = step.messages(said)
         shown = user.text.partition("Categories:\n")[2].partition("\nWho takes part")[0].splitlines()
         assert shown == [*(f"- {name}: {PACKAGED.by_name[name].meaning}" for name in PACKAGED.formed), "- recipes"]

@@ -56,7 +56,7 @@ def test_a_users_words_weigh_most(role: Role, weighted: float) -> None:
     assert weighted_tokens(role, "x" * 40) == pytest.approx(weighted)
 
 
-@pytest.mark.parametrize(("messages", "facts"), [(0, 0), (1, 1), (11, 11), (40, 40), (500, 40)])
+@pytest.mark.parametrize(("messages", "facts"), [(0, 0), (1, 2), (10, 12), (11, 14), (40, 48), (500, 48)])
 def test_facts_are_capped_per_ten_messages_and_per_run(messages: int, facts: int) -> None:
     assert facts_of_batch([message("Well.")] * messages, SETTINGS) == facts
 

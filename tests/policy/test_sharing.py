@@ -58,7 +58,7 @@ def test_contact_and_account_data_stay_with_the_person(text: str) -> None:
 
 
 def test_some_categories_are_personal_whatever_the_words() -> None:
-    assert PERSONAL_CATEGORIES & set(CATEGORIES) == {"profile", "preferences", "relationships", "style"}
+    assert PERSONAL_CATEGORIES & set(CATEGORIES) == {"profile", "preferences", "relationships"}
     assert not any(share(category=category) for category in PERSONAL_CATEGORIES)
     assert all(share(category=category) for category in set(CATEGORIES) - PERSONAL_CATEGORIES)
 
