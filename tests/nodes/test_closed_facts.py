@@ -61,7 +61,7 @@ def known(number: int) -> str:
 
 
 def written(request: Request, *, is_told: bool) -> WriteConsolidationOutput:
-    """A writer that keeps every sentence but those on a boat of which it is told, and hears, that something has ended."""
+    """A writer that keeps every sentence but those on a boat of which it is told that something has ended."""
     prompt = request["messages"][-1]["content"]
     parts = {name: re.findall(rf"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)[0] for name in
              ("present_text", "reflections", "no_longer_true")}  # fmt: skip
@@ -281,16 +281,39 @@ async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_en
         assert_chain_is_whole(superuser, "harbor")
 
 
-async def test_a_fact_that_ends_while_the_model_writes_makes_the_text_stale(
-    clean_db: Clone, model: LoopbackModel
+async def test_what_ends_while_the_model_writes_makes_the_text_stale_and_is_told_the_next_time(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "first", "user", [1, 2, 3])
+        first, second = await ids(memory, [1, 2])
+        expire(superuser, first)
+        forgetting = meanwhile(lambda: memory.forget(ana(), second), consolidation(f"The boat {boat(2)} is big."))
+        model.answer(CONSOLIDATION, forgetting)
+        late = await memory.consolidate(ana(), "user:ana")
+        assert (late["outcome"], late["absorbed"]) == ("stale", 0)
+        assert await in_context(memory, [1, 2, 3]) == {1, 2, 3}
+        model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
+        assert (await memory.consolidate(ana(), "user:ana"))["outcome"] == "saved"
+        assert await in_context(memory, [1, 2, 3]) == {3}
+
+
+async def test_a_text_that_still_says_what_has_ended_is_refused_and_told_again(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async with remembering(clean_db, model) as memory:
         await threshold(memory, 1)
         await tell(memory, model, "first", "user", [1, 2])
-        model.answer(CONSOLIDATION, meanwhile(lambda: memory.forget(ana(), first), consolidation(f"{boat(1)}")))
-        (first,) = await ids(memory, [1])
-        late = await memory.consolidate(ana(), "user:ana", force=True)
-        assert late["outcome"] == "not_due"  # nothing waits
+        expire(superuser, *await ids(memory, [1]))
+        model.answer(CONSOLIDATION, consolidation(f"- {known(1)}\n- The boat {boat(2)} is big."))
+        refused = await memory.consolidate(ana(), "user:ana")
+        assert (refused["outcome"], refused["problem"]) == ("refused", "outdated")
+        revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
+        assert f"no longer true: {known(1)}" in revision
+        model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
+        assert (await memory.consolidate(ana(), "user:ana", force=True))["outcome"] == "saved"
+        assert await in_context(memory, [1, 2]) == {2}
 
 
 async def test_of_what_somebody_said_in_confidence_a_group_s_text_is_told_nothing(
