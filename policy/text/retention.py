@@ -41,8 +41,8 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
         ended: what no longer holds; nothing of it needs to be kept.
     """
     free = {detail.casefold() for part in map(details, ended) for kind in part[:4] for detail in kind}
-    foreign = "\n".join(source for source in sources if not _is_english(source))
-    named = [source for source in sources if _is_english(source) or _capitals_tell(foreign)]
+    elsewhere = "\n".join(source for source in sources if not _is_english(source))
+    named = [source for source in sources if _is_english(source) or _capitals_tell(elsewhere)]
     names = {name.casefold() for source in named for name in details(source).names}
     numbers, is_english = set(find_numbers(text)), _is_english(text)
 

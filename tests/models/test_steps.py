@@ -175,7 +175,8 @@ def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
 
 def test_a_text_is_written_anew_from_dated_parts_and_a_refused_draft_is_shown_with_all_reasons() -> None:
     _, user = texts_of(WRITE_CONSOLIDATION, CASES[-1].given)
-    parts = [texts_of(WRITE_CONSOLIDATION, CASES[-1].given._replace(scope=scope))[1] for scope in get_args(Scope)]
+    given: Any = CASES[-1].given
+    parts = [texts_of(WRITE_CONSOLIDATION, given._replace(scope=scope))[1] for scope in get_args(Scope)]
 
     assert user.index("- [2026-03-02]") < user.index("- [2026-05-08]")
     assert "Problems:\n- 450 words, at most 400\n- " in user

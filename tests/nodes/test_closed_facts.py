@@ -3,6 +3,8 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -87,7 +89,9 @@ async def tell(memory: Mnemic, model: LoopbackModel, session: str, scope: str, b
     """A session in which a fact and a reflection are drawn from each message, on a boat each."""
     model.answer(DECISIONS, decisions())
     model.answer(FACTS, facts(*[fact(known(number), place, scope=scope) for place, number in enumerate(boats, 1)]))
-    drawn = [reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)]
+    drawn: Any = [
+        reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)
+    ]
     model.answer(REFLECTIONS, reflections(**{scope: drawn}))
     await say(memory, ana(session), *[f"I moor the boat {boat(number)}." for number in boats], *["Well."] * 4)
     model.answer(FACTS, facts())
@@ -278,6 +282,25 @@ async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_en
         assert [part.state for part in parts] == ["absorbed", "absorbed"]
         await chat(memory)
         assert await in_context(memory, [1, 2]) == {2}
+        assert_chain_is_whole(superuser, "harbor")
+
+
+async def test_with_the_session_in_which_a_fact_ended_all_that_rested_on_it_is_back(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "first", "user", [1, 2])
+        (before,) = await memory.memories(ana(), ["consolidation"])
+        began = datetime.now(UTC)
+        await sell(memory, model, [1])
+        assert await in_context(memory, [1, 2]) == {2}
+        await memory.undo_session(ana(), "sale 1", since=began)
+        assert await contents(memory, ana(), "consolidation") == [before.content]
+        calls = asked(model).count(CONSOLIDATION)
+        await chat(memory)
+        assert await in_context(memory, [1, 2]) == {1, 2}
+        assert asked(model).count(CONSOLIDATION) == calls
         assert_chain_is_whole(superuser, "harbor")
 
 

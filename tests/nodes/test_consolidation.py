@@ -1,5 +1,7 @@
 """The one living text of a scope key: exactly the snapshot goes in, or nothing changes."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -193,7 +195,8 @@ async def test_the_agents_own_text_is_written_in_its_persona_and_nobody_elses_is
     teacher = identity("ana", session="s1", teaches=True)
     for scope in ("agent", "user"):
         told = f"The harbor of the {scope} closes at nine in winter."
-        model.answer(REFLECTIONS, reflections(**{scope: [reflection(told)]}))
+        drawn: Any = {scope: [reflection(told)]}
+        model.answer(REFLECTIONS, reflections(**drawn))
         await say(memory, teacher.model_copy(update={"session_id": scope}), told, "Well.", "Yes.", "So.")
         model.answer(CONSOLIDATION, consolidation(told))
         key = {"agent": "agent:harbor", "user": KEY}[scope]
