@@ -8,10 +8,10 @@ from mnemic.policy.text.words import FUNCTION_WORDS, words
 
 #: Newer wins, so an outdated detail may go; where everything fits, a text that keeps less than this is sent back.
 WANTED_SHARE = 0.9
-#: Of the words in small letters; English has more than twice as many function words.
-_FEWEST_ENGLISH = 0.2
-#: Of the words within sentences; where more have a capital, it is every noun's, and tells of no name.
-_MOST_NAMES = 0.25
+#: Of the words in small letters, those that are function words of English; other languages share a few of these.
+_FEWEST_ENGLISH = 0.33
+#: Of the words within sentences of other texts; where more have a capital, it is every noun's, and tells of no name.
+_MOST_NAMES = 0.2
 
 
 class Retention(NamedTuple):
@@ -41,7 +41,9 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
         ended: what no longer holds; nothing of it needs to be kept.
     """
     free = {detail.casefold() for part in map(details, ended) for kind in part[:4] for detail in kind}
-    names = {name.casefold() for source in sources if _capitals_tell(source) for name in details(source).names}
+    elsewhere = "\n".join(source for source in sources if not _is_english(source))
+    named = [source for source in sources if _is_english(source) or _capitals_tell(elsewhere)]
+    names = {name.casefold() for source in named for name in details(source).names}
     numbers, is_english = set(find_numbers(text)), _is_english(text)
 
     def counts(kind: str, detail: str) -> bool:
@@ -70,4 +72,4 @@ def _is_english(text: str) -> bool:
 
 def _capitals_tell(text: str) -> bool:
     inside = [word.text for word in words(text) if not word.initial]
-    return _is_english(text) or sum(word[0].isupper() for word in inside) <= _MOST_NAMES * len(inside)
+    return sum(word[0].isupper() for word in inside) <= _MOST_NAMES * len(inside)

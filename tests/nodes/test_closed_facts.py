@@ -3,6 +3,8 @@
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -61,7 +63,7 @@ def known(number: int) -> str:
 
 
 def written(request: Request, *, is_told: bool) -> WriteConsolidationOutput:
-    """A writer that keeps every sentence but those on a boat of which it hears that something has ended."""
+    """A writer that keeps every sentence but those on a boat of which it is told that something has ended."""
     prompt = request["messages"][-1]["content"]
     parts = {name: re.findall(rf"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)[0] for name in
              ("present_text", "reflections", "no_longer_true")}  # fmt: skip
@@ -87,8 +89,10 @@ async def tell(memory: Mnemic, model: LoopbackModel, session: str, scope: str, b
     """A session in which a fact and a reflection are drawn from each message, on a boat each."""
     model.answer(DECISIONS, decisions())
     model.answer(FACTS, facts(*[fact(known(number), place, scope=scope) for place, number in enumerate(boats, 1)]))
-    drawn = [reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)]
-    model.answer(REFLECTIONS, reflections().model_copy(update={scope: drawn}))
+    drawn: Any = [
+        reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)
+    ]
+    model.answer(REFLECTIONS, reflections(**{scope: drawn}))
     await say(memory, ana(session), *[f"I moor the boat {boat(number)}." for number in boats], *["Well."] * 4)
     model.answer(FACTS, facts())
     model.answer(REFLECTIONS, reflections())
@@ -281,16 +285,58 @@ async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_en
         assert_chain_is_whole(superuser, "harbor")
 
 
-async def test_a_fact_that_ends_while_the_model_writes_makes_the_text_stale(
-    clean_db: Clone, model: LoopbackModel
+async def test_with_the_session_in_which_a_fact_ended_all_that_rested_on_it_is_back(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async with remembering(clean_db, model) as memory:
         await threshold(memory, 1)
         await tell(memory, model, "first", "user", [1, 2])
-        model.answer(CONSOLIDATION, meanwhile(lambda: memory.forget(ana(), first), consolidation(f"{boat(1)}")))
-        (first,) = await ids(memory, [1])
-        late = await memory.consolidate(ana(), "user:ana", force=True)
-        assert late["outcome"] == "not_due"  # nothing waits
+        (before,) = await memory.memories(ana(), ["consolidation"])
+        began = datetime.now(UTC)
+        await sell(memory, model, [1])
+        assert await in_context(memory, [1, 2]) == {2}
+        await memory.undo_session(ana(), "sale 1", since=began)
+        assert await contents(memory, ana(), "consolidation") == [before.content]
+        calls = asked(model).count(CONSOLIDATION)
+        await chat(memory)
+        assert await in_context(memory, [1, 2]) == {1, 2}
+        assert asked(model).count(CONSOLIDATION) == calls
+        assert_chain_is_whole(superuser, "harbor")
+
+
+async def test_what_ends_while_the_model_writes_makes_the_text_stale_and_is_told_the_next_time(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "first", "user", [1, 2, 3])
+        first, second = await ids(memory, [1, 2])
+        expire(superuser, first)
+        forgetting = meanwhile(lambda: memory.forget(ana(), second), consolidation(f"The boat {boat(2)} is big."))
+        model.answer(CONSOLIDATION, forgetting)
+        late = await memory.consolidate(ana(), "user:ana")
+        assert (late["outcome"], late["absorbed"]) == ("stale", 0)
+        assert await in_context(memory, [1, 2, 3]) == {1, 2, 3}
+        model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
+        assert (await memory.consolidate(ana(), "user:ana"))["outcome"] == "saved"
+        assert await in_context(memory, [1, 2, 3]) == {3}
+
+
+async def test_a_text_that_still_says_what_has_ended_is_refused_and_told_again(
+    clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "first", "user", [1, 2])
+        expire(superuser, *await ids(memory, [1]))
+        model.answer(CONSOLIDATION, consolidation(f"- {known(1)}\n- The boat {boat(2)} is big."))
+        refused = await memory.consolidate(ana(), "user:ana")
+        assert (refused["outcome"], refused["problem"]) == ("refused", "outdated")
+        revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
+        assert f"no longer true: {known(1)}" in revision
+        model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
+        assert (await memory.consolidate(ana(), "user:ana", force=True))["outcome"] == "saved"
+        assert await in_context(memory, [1, 2]) == {2}
 
 
 async def test_of_what_somebody_said_in_confidence_a_group_s_text_is_told_nothing(

@@ -1,5 +1,7 @@
 """The one living text of a scope key: exactly the snapshot goes in, or nothing changes."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -154,3 +156,49 @@ async def test_a_consolidation_that_was_overtaken_is_stale(
         "select count(*), count(distinct memory_id) from mnemic.history where event = 'ABSORB'"
     ).fetchone()
     assert absorbed == (3, 3)
+
+
+async def test_all_that_is_wrong_with_a_draft_is_named_at_once(memory: Mnemic, model: LoopbackModel) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=18))
+    await consolidated(memory, model, " ".join(["Ana sails."] * 10), TEXT)
+    revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
+    assert all(part in revision for part in ("20 words; at most 18", "repeats", "Bo", "12", "Oslo", "9 May 2026"))
+
+
+async def test_what_cannot_fit_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
+    """Of three wishes in twenty words, half the words can hold half the details."""
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=10))
+    result = await consolidated(memory, model, "Ana wants short answers, with Bo on berth 12.")
+    assert (result["outcome"], asked(model).count(CONSOLIDATION)) == ("saved", 1)
+    assert result["kept_share"] == 0.6
+
+
+async def test_a_text_in_another_language_keeps_names_numbers_and_dates_and_no_other_words(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    said = (
+        "Ana möchte kurze Antworten und eine Zusammenfassung am Ende der Woche.",
+        "Ana sucht mit ihrer Schwester eine Wohnung mit 3 Zimmern.",
+        "Ana meets Liv in Oslo on 9 May 2026.",
+    )
+    await wish(memory, model, *said)
+    german = "Ana möchte kurze Antworten, sucht 3 Zimmer und trifft Liv in Oslo am 9. Mai 2026."
+    model.answer(CONSOLIDATION, consolidation(german))
+    result = await memory.consolidate(ANA, KEY, force=True)
+    assert (result["outcome"], result["kept_share"], asked(model).count(CONSOLIDATION)) == ("saved", 1.0, 1)
+
+
+async def test_the_agents_own_text_is_written_in_its_persona_and_nobody_elses_is(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await memory.configure_agent(ANA, persona="A harbor master who is sparing with words.")
+    teacher = identity("ana", session="s1", teaches=True)
+    for scope in ("agent", "user"):
+        told = f"The harbor of the {scope} closes at nine in winter."
+        drawn: Any = {scope: [reflection(told)]}
+        model.answer(REFLECTIONS, reflections(**drawn))
+        await say(memory, teacher.model_copy(update={"session_id": scope}), told, "Well.", "Yes.", "So.")
+        model.answer(CONSOLIDATION, consolidation(told))
+        key = {"agent": "agent:harbor", "user": KEY}[scope]
+        assert (await memory.consolidate(teacher, key, force=True))["outcome"] == "saved"
+        assert ("sparing with words" in last_prompt(model, CONSOLIDATION)) == (scope == "agent")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.policy.text.details import details, find_dates, find_numbers, missing_details
-from mnemic.policy.text.retention import retention
+from mnemic.policy.text.retention import retention, wanted_share
 from mnemic.policy.text.shape import (
     MAX_PIECE_CHARS,
     clean_text,
@@ -330,6 +330,28 @@ def test_half_a_detail_is_missing(source: str, text: str, missing: str) -> None:
 
 def test_the_share_counts_distinct_details() -> None:
     assert retention(["Ana met Liv.", "ANA met Liv and Teodor, Ana says."], "Ana").share == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "missing"),
+    [
+        ("Ana pays Liv 40 euros on 9 May 2026.", "Ana zahlt Liv 40 Euro, und zwar schon am 9. Mai 2026.", ()),
+        ("Ana deploys on Mondays.", "Ana stellt immer montags neu bereit.", ()),
+        ("Ana deploys on Mondays with Bo.", "Ana deploys in the morning.", ("Monday", "Bo")),
+        ("Ana sucht eine größere Wohnung.", "Ana is looking for a larger flat.", ()),
+        ("Ana busca con su amiga un piso grande y barato en Bilbao.", "Ana is looking for a flat.", ("Bilbao",)),
+    ],
+)
+def test_across_languages_names_numbers_and_dates_count(source: str, text: str, missing: tuple[str, ...]) -> None:
+    assert set(retention([source], text).missing) == {*missing}
+
+
+def test_what_has_ended_is_not_missed_and_no_more_is_asked_for_than_fits() -> None:
+    sources = ["Ana met Liv in Oslo.", "Ana has 5 cats."]
+    kept = retention(sources, "Ana sails.", ["Ana met Liv."])
+    assert (kept.share, kept.missing) == (0.0, ("Oslo", "5"))
+    assert (kept.lacking(0.5), kept.lacking(0.9)) == (("Oslo",), ("Oslo", "5"))
+    assert (wanted_share(sources, 100), round(wanted_share(sources, 3), 3)) == (0.9, 0.333)
 
 
 @given(st.lists(st.text() | st.sampled_from(SOURCES), max_size=4))
