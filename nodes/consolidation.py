@@ -12,7 +12,7 @@ from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.policy.text.details import kept_share, missing_details
+from mnemic.policy.text.kept import kept_share, missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, new_memory
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts.write_consolidation import (

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.details import details, find_numbers, missing_details
+from mnemic.policy.text.details import details, find_numbers
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
 

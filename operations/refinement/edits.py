@@ -11,7 +11,7 @@ from uuid import UUID
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
 from mnemic.policy.refinement import merged_category
-from mnemic.policy.text.details import missing_details
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts import refine as answers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.corpus.everyday import Everyday, Held, conversations, held_after
 from mnemic import Mnemic
 from mnemic.models.offline import steps as offline
-from mnemic.policy.text.details import missing_details
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput

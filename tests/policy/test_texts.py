@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.details import details, find_dates, find_numbers, kept_share, missing_details
+from mnemic.policy.text.details import details, find_dates, find_numbers
+from mnemic.policy.text.kept import kept_share, missing_details
 from mnemic.policy.text.shape import (
     MAX_PIECE_CHARS,
     clean_text,

@@ -11,7 +11,7 @@ from mnemic.policy.formation.sharing import content_tokens, has_contact_data, im
 from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
 from mnemic.policy.recall.requests import load_requests
 from mnemic.policy.refinement import lost_memories
-from mnemic.policy.text.details import kept_share
+from mnemic.policy.text.kept import kept_share
 from mnemic.policy.text.shape import clean_text, clip_text, pieces, strip_recalled
 from mnemic.policy.text.words import QUOTED, is_common_word, sentences, words
 from mnemic.policy.text.writing import Problem, Verdict, check_text, is_degenerate
