@@ -6,7 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from mnemic.prompts.conversation import as_data, indented, single_line
+from mnemic.prompts.conversation import as_data, indented, on_day, single_line
 from mnemic.prompts.loader import Step, load_prompt
 from mnemic.prompts.tools import DESCRIPTIONS, described
 from mnemic.state.identity import Scope, display_name
@@ -95,7 +95,7 @@ class RefineInput(NamedTuple):
         """The values of the prompt's slots, escaped."""
         return {
             "persona": as_data(self.persona or f"You are the agent {self.agent}."),
-            "today": f"{self.today:%A} {self.today}",
+            "today": on_day(self.today),
             "scope": self.scope,
             "owner": as_data(
                 f"yourself, the agent {self.owner}" if self.scope == "agent" else display_name(self.owner)
@@ -110,7 +110,7 @@ REFINE = Step[RefineInput, Turn](load_prompt("refine", system_slots=True), Turn,
 
 
 def render_ledger(entries: Sequence[LedgerEntry]) -> str:
-    """`[3] core, goals, since 2026-03-02, 18 tokens, protected: text`, one after the other.
+    """`[3] core, goals, since Mon 2026-03-02, 18 tokens, protected: text`, one after the other.
 
     Further lines of a text are set in, so that no memory can pass for another one.
     """
@@ -139,7 +139,7 @@ def _entry(entry: LedgerEntry) -> str:
     marks = [
         entry.kind,
         entry.category,
-        f"since {entry.valid_from:%Y-%m-%d}",
+        f"since {on_day(entry.valid_from)}",
         f"importance {entry.importance}",
         f"{entry.tokens} tokens",
         f"about {' '.join(entry.subject.split())}",

@@ -53,16 +53,16 @@ def missing_details(sources: Sequence[str], text: str, since: Sequence[datetime]
         text: the one that is to keep what they say.
         since: when each source was said; without it no time between is counted.
     """
-    return tuple(detail for detail, is_kept in _compared(sources, text, since) if not is_kept)
+    return tuple(detail for detail, is_kept in compared_details(sources, text, since) if not is_kept)
 
 
 def kept_share(sources: Sequence[str], text: str) -> float:
     """The share (0..1) of the sources' distinct details that the text keeps; 1.0 where there are none."""
-    kept = [is_kept for _, is_kept in _compared(sources, text, ())]
+    kept = [is_kept for _, is_kept in compared_details(sources, text)]
     return sum(kept) / len(kept) if kept else 1.0
 
 
-def _compared(sources: Sequence[str], text: str, since: Sequence[datetime]) -> list[tuple[str, bool]]:
+def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime] = ()) -> list[tuple[str, bool]]:
     """Every distinct detail of the sources, the same in any case, and whether the text holds it for all of them."""
     present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
     days, stated = _days(text), [_days(source) for source in sources]

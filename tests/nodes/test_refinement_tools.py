@@ -115,7 +115,7 @@ async def test_a_search_shows_numbers_as_the_ledger_does(memory: Mnemic, model: 
     replies, _ = await play(memory, model, *(search(**look) for look in looks), merge(1, 2), search(query="English"))
 
     assert [sorted(numbers(found)) for found in (*replies[:3], replies[6])] == [[1, 2, 3], [2], [1], [4]]
-    assert "[3] core, profile, since 2026-03-04, importance" in replies[0]
+    assert "[3] core, profile, since Wed 2026-03-04, importance" in replies[0]
     assert replies[3:5] == ["Nothing was found."] * 2
 
 

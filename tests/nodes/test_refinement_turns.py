@@ -66,9 +66,9 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     assert request["model"] == "own-voice"
     assert "<persona>\nI am &lt;Harbor&gt;, a patient pilot.\n</persona>" in prompt
     assert "core memory of the scope user, kept for:\n<owner>\nAna\n</owner>" in prompt
-    assert f"Today is {datetime.now(UTC):%A %Y-%m-%d}." in prompt
+    assert f"Today is {datetime.now(UTC):%a %Y-%m-%d}." in prompt
     assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may remove at most 1 memories" in prompt
-    assert "[1] core, profile, since 2026-03-02, importance" in prompt
+    assert "[1] core, profile, since Mon 2026-03-02, importance" in prompt
     assert f"importance 4, 8 tokens, about Ana, protected: {SHORT}\n" in prompt
     assert "about Ana, private: Ana wants\n    | no &lt;ledger&gt;s &amp; fences.\n" in prompt
     # never an id
