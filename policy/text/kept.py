@@ -1,7 +1,7 @@
 """Which details of some texts another text keeps, in whatever form; what follows from a date is kept with it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from itertools import zip_longest
 from typing import NamedTuple
@@ -117,17 +117,19 @@ def _is_told(written: str, days: Sequence[_Day]) -> bool:
 
 
 def _is_between(number: str, said: datetime | None, days: Sequence[_Day]) -> bool:
-    """Whether a number is the time between a moment and one of these days."""
+    """Whether a number is the time between a moment and one of these days, in years, months, weeks or days."""
     if said is None or not number.isdecimal():
         return False
-    for day in days:
-        if first := day.first:
-            years = abs(first.year - said.year)
-            months = abs(12 * (first.year - said.year) + first.month - said.month) if day.month else years
-            time = abs(first.toordinal() - said.toordinal()) if day.day else years
-            if int(number) in (years, months, time) or 7 * int(number) == time:
-                return True
-    return False
+    return any(int(number) in _times(day, day.first, said) for day in days if day.first)
+
+
+def _times(day: _Day, first: date, said: datetime) -> Iterator[int]:
+    yield abs(first.year - said.year)
+    if day.month:
+        yield abs(12 * (first.year - said.year) + first.month - said.month)
+    if day.day:
+        between = abs(first.toordinal() - said.toordinal())
+        yield from (between, between // 7, -(-between // 7))  # two weekends ago are 9 days, or 15
 
 
 def _is_quoted(quoted: str, folded: str) -> bool:
