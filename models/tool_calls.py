@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import count
+from itertools import count, islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
 from mnemic.prompts.refine import REFINE, RefineInput
 from mnemic.prompts.repair import FILTERED, REFUSED, Flaw
 from mnemic.state.errors import ConfigurationError, ModelOutputError
-from mnemic.state.refinement import MAX_CALLS, ToolCall, Turn
+from mnemic.state.refinement import ToolCall, Turn
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
@@ -38,6 +38,8 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 NO_NAME = "unreadable"
 #: What is said beside the calls helps only the model itself, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
+#: Calls of one answer in a conversation; one caught in a loop makes hundreds.
+_MOST_SPOKEN: Final = 16
 #: What else makes a provider refuse every request in which tools are offered.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 _AS_BEFORE: Final = "the conversation is as it was before this answer"
@@ -46,9 +48,9 @@ _AS_BEFORE: Final = "the conversation is as it was before this answer"
 async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models: ChatModels) -> StepResult[Turn]:
     """The next turn of a refinement, with the agent's model, or by its rule where there is none.
 
-    The tools are shown to the model, not called. At most 16 calls, those that can be read first. A call whose arguments
-    are no JSON object, or far too long, has None instead, and so has each call of an answer that was cut off. An answer
-    that is refused, filtered or empty is a turn without calls.
+    The tools are shown to the model, not called. Every call counts, those that can be read first. A call whose
+    arguments are no JSON object, or far too long, has None instead, and so has each call of an answer that was cut off.
+    An answer that is refused, filtered or empty is a turn without calls.
 
     Raises:
         ModelError: no answer came over the wire; the message names the kind of failure.
@@ -75,9 +77,9 @@ async def run_answer(
 ) -> StepResult[AIMessage]:
     """The agent's next message in a conversation, by its model, or by the offline rules where there is none.
 
-    Without tools it calls none, whatever it answers. Every call in it can be sent back and told from the others of the
-    conversation. One whose arguments cannot be read, or broke off, has none; each of our tools refuses that and says
-    what is missing.
+    Without tools it calls none, whatever it answers, and never more than 16. Every call in it can be sent back and told
+    from the others of the conversation. One whose arguments cannot be read, or broke off, has none; each of our tools
+    refuses that and says what is missing.
 
     Args:
         messages: the conversation.
@@ -108,7 +110,7 @@ async def run_answer(
     if not tools:  # a call that was not offered is none
         return StepResult(AIMessage(answer.content, id=answer.id), spent)
     taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
-    calls = [_sent(call) for call in _calls(answer, flaw, taken, streamed.broken())]
+    calls = [_sent(call) for call in islice(_calls(answer, flaw, taken, streamed.broken()), _MOST_SPOKEN)]
     if calls != answer.tool_calls or answer.invalid_tool_calls:
         answer = AIMessage(
             whole_characters(answer.text),
@@ -132,7 +134,7 @@ def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
 def _calls(
     answer: AIMessage, flaw: Flaw | None, taken: set[str], broken: frozenset[str] = frozenset()
 ) -> Iterator[ToolCall]:
-    """The calls of an answer, at most 16, each with a name and a number that can be sent back.
+    """The calls of an answer, each with a name and a number that can be sent back.
 
     Args:
         answer: a model's.
@@ -145,7 +147,7 @@ def _calls(
     unreadable = broken if flaw is None else {call["id"] for call in answer.tool_calls}
     calls = [_call(call, call["args"] if call["id"] not in unreadable else None) for call in answer.tool_calls]
     calls += [_call(call, None) for call in answer.invalid_tool_calls]
-    for call in calls[:MAX_CALLS]:
+    for call in calls:
         free = (f"call_{number}" for number in count(1))
         fits = _ID.fullmatch(call.id) and call.id not in taken
         call_id = call.id if fits else next(number for number in free if number not in taken)

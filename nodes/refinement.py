@@ -15,11 +15,19 @@ from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.prompts.refine import COMPLETING, RefineInput
-from mnemic.prompts.tools import UNREADABLE_CALL, unknown_tool
+from mnemic.prompts.tools import UNREADABLE_CALL, not_carried_out, unknown_tool
 from mnemic.state.checking import validate
 from mnemic.state.graphs import Lease
-from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.refinement import Batch, Ended, RefinementInput, RefinementResult, RefinementState, ToolCall
+from mnemic.state.identity import Identity, scope_key, split_scope_key
+from mnemic.state.refinement import (
+    MAX_CALLS,
+    Batch,
+    Ended,
+    RefinementInput,
+    RefinementResult,
+    RefinementState,
+    ToolCall,
+)
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.refinements import Claim, Progress
@@ -105,9 +113,11 @@ def _limit(progress: Progress, settings: Settings) -> Ended | None:
 def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> RefineInput:
     scope, owner = split_scope_key(session.claim.lease.scope_key)
     return RefineInput(
+        agent=session.identity.agent_id,
         persona=session.settings.persona or "",
+        today=session.resources.today(),
         scope=scope,
-        owner=display_name(owner),
+        owner=owner,
         budget=shown.budget,
         batch=state["batch"],
         batches=len(state["batches"]),
@@ -119,14 +129,17 @@ def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> 
 async def call_tools(
     state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
 ) -> RefinementState:
-    """Answers every call of a turn, one after the other, each an operation of its own; a refusal is an answer too."""
+    """Answers every call of a turn, one after the other, each an operation of its own; a refusal is an answer too.
+
+    Those beyond the most that are carried out are answered with just that.
+    """
     session = refinement_session(resources, state, runtime)
     tools = {tool.name: tool for tool in make_tools(session)}
     *earlier, turn = state["turns"]
     answered: list[ToolCall] = []
     is_over = False
-    for call in turn.calls:
-        answer, is_refused = await _answer(call, tools)
+    for place, call in enumerate(turn.calls):
+        answer, is_refused = (not_carried_out(MAX_CALLS), True) if place >= MAX_CALLS else await _answer(call, tools)
         is_over = is_over or (call.name == COMPLETING and not is_refused)
         answered.append(call._replace(answer=answer))
         # progress, for whoever streams the graph: nothing of what memories say

@@ -3,12 +3,13 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mnemic.policy.categories import Categories
+from mnemic.policy.text.details import find_dates, find_numbers
 from mnemic.policy.text.shape import fit
-from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
+from mnemic.policy.text.words import FUNCTION_WORDS, folded_words, is_common_word
 from mnemic.state.refinement import LedgerEntry
 
 
@@ -58,8 +59,9 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
 
     Each is compared by itself, so that a long one does not stand in for short ones; and all of them together, so that
     one word which they share does not stand in for them: where it keeps too little of that, all are lost. One memory
-    rewritten keeps a third of its words, two merged a quarter, and many a tenth. One without a telling word, such as
-    an emoji, is kept by any text, and lost where there is none.
+    rewritten keeps a third of its words, two merged a quarter, and many a tenth, whichever is less: of all words alike,
+    or with names, numbers, dates and uncommon words counted twice, as a text in fewer words keeps those. One without a
+    telling word, such as an emoji, is kept by any text, and lost where there is none.
 
     Args:
         old: the texts that it replaces.
@@ -69,20 +71,30 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
     if not new:
         return [True] * len(old)
     names = set().union(*map(_telling, about))
-    telling = [words - names or words for words in map(_telling, old)]
-    kept, share = _telling(new), max(LEAST_KEPT, 1 / (len(old) + 2))
+    telling = [{word: w for word, w in words.items() if word not in names} or words for words in map(_telling, old)]
+    kept, share = {*_telling(new), *_digits(new)}, max(LEAST_KEPT, 1 / (len(old) + 2))
 
-    def is_lost(words: set[str]) -> bool:
-        return bool(words) and len(words & kept) < share * len(words)
+    def is_lost(words: Mapping[str, int]) -> bool:
+        here = words.keys() & kept
+        weights = sum(words[word] for word in here) < share * sum(words.values())
+        return bool(words) and weights and len(here) < share * len(words)
 
-    if is_lost(set().union(*telling)):
+    if is_lost(dict(item for words in telling for item in words.items())):
         return [True] * len(old)
     return [is_lost(words) for words in telling]
 
 
-def _telling(text: str) -> set[str]:
-    stems = {word[:_STEM] for word in folded_words(text) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)}
-    return stems | set(_NUMBER.findall(_GROUPED.sub("", text))) | set(_UNSPACED.findall(text))
+def _telling(text: str) -> dict[str, int]:
+    """The stems of the words that tell something, numbers and dates in one form; each with how much it counts."""
+    dates, rest = find_dates(text)
+    said = [word for word in folded_words(rest) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)]
+    numbers = _digits(rest) | {number for number in find_numbers(rest) if number.isdecimal()}
+    exact = [*numbers, *(part.casefold()[:_STEM] for day in dates for part in day.split()), *_UNSPACED.findall(rest)]
+    return {word[:_STEM]: 1 if is_common_word(word) else 2 for word in said} | dict.fromkeys(exact, 2)
+
+
+def _digits(text: str) -> set[str]:
+    return set(_NUMBER.findall(_GROUPED.sub("", text)))
 
 
 def removable(percent: int, memories: int) -> int:

@@ -1,7 +1,7 @@
 """How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from email.utils import format_datetime
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -90,8 +90,13 @@ def _beginning(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
 
 
-def _moment(time: datetime) -> str:
-    return f"{format_datetime(time)[:3]} {time:%Y-%m-%d %H:%M}"  # English, whatever the locale
+def _moment(moment: datetime) -> str:
+    return f"{on_day(moment)} {moment:%H:%M}"
+
+
+def on_day(day: date) -> str:
+    """`Wed 2026-05-20`, in English whatever the locale: with the weekday, "last Friday" is a date."""
+    return f"{format_datetime(datetime.combine(day, time(), UTC))[:3]} {day:%Y-%m-%d}"
 
 
 def indented(text: str) -> str:

@@ -6,14 +6,17 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from mnemic.prompts.conversation import as_data, indented
+from mnemic.prompts.conversation import as_data, indented, on_day, single_line
 from mnemic.prompts.loader import Step, load_prompt
 from mnemic.prompts.tools import DESCRIPTIONS, described
+from mnemic.state.identity import Scope, display_name
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 #: Of the details that a new text lacks.
 _MOST_NAMED: Final = 40
 _MOST_CHARS: Final = 80
+#: Of a name in a refusal, which stands outside of any fence.
+_MOST_NAME_CHARS: Final = 40
 #: The tool that ends a session.
 COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
@@ -22,7 +25,6 @@ PROTECTED: Final = "[{number}] is protected from now on."
 #: Refusals that several tools give, or that are too long to stand in their place.
 UNKNOWN: Final = "there is no memory {numbers}: use numbers of the ledger whose memories still exist"
 CHANGED: Final = "[{number}] was changed by somebody else meanwhile: read it again with search_memories, then decide"
-SEVERAL: Final = "{numbers} are about different people: merge memories about one person only"
 TWIN: Final = "{twin} already says exactly this: delete the duplicate, or write another text"
 
 #: Its number in the ledger.
@@ -72,10 +74,13 @@ TOOLS: Final[dict[str, tuple[str, type[BaseModel]]]] = {
 class RefineInput(NamedTuple):
     """What the agent sees in one turn of a batch."""
 
-    #: Who the agent is, in its own words; empty where nobody said.
+    #: The agent's id, and who it is in its own words; empty where nobody said.
+    agent: str
     persona: str
-    #: The scope, and the display name of whose memory it is.
-    scope: str
+    #: By which something is obsolete.
+    today: date
+    #: The scope, and the id of whose memory it is.
+    scope: Scope
     owner: str
     #: As it was when the batch began; what the turns changed is told by their answers.
     budget: Budget
@@ -89,9 +94,12 @@ class RefineInput(NamedTuple):
     def variables(self) -> dict[str, str]:
         """The values of the prompt's slots, escaped."""
         return {
-            "persona": as_data(self.persona or "(not described)"),
+            "persona": as_data(self.persona or f"You are the agent {self.agent}."),
+            "today": on_day(self.today),
             "scope": self.scope,
-            "owner": as_data(self.owner),
+            "owner": as_data(
+                f"yourself, the agent {self.owner}" if self.scope == "agent" else display_name(self.owner)
+            ),
             **{name: f"{amount:,}" for name, amount in self.budget._asdict().items()},
             "batch": f"{self.batch} of {self.batches}",
             "ledger": render_ledger(self.ledger) or "(nothing)",
@@ -102,7 +110,7 @@ REFINE = Step[RefineInput, Turn](load_prompt("refine", system_slots=True), Turn,
 
 
 def render_ledger(entries: Sequence[LedgerEntry]) -> str:
-    """`[3] core, goals, since 2026-03-02, stored 2026-03-04, 18 tokens, protected: text`, one after the other.
+    """`[3] core, goals, since Mon 2026-03-02, 18 tokens, protected: text`, one after the other.
 
     Further lines of a text are set in, so that no memory can pass for another one.
     """
@@ -131,8 +139,7 @@ def _entry(entry: LedgerEntry) -> str:
     marks = [
         entry.kind,
         entry.category,
-        f"since {entry.valid_from:%Y-%m-%d}",
-        f"stored {entry.created_at:%Y-%m-%d}",
+        f"since {on_day(entry.valid_from)}",
         f"importance {entry.importance}",
         f"{entry.tokens} tokens",
         f"about {' '.join(entry.subject.split())}",
@@ -140,6 +147,30 @@ def _entry(entry: LedgerEntry) -> str:
         *flags,
     ]
     return f"[{entry.handle}] {as_data(', '.join(marks))}: {indented(entry.content)}"
+
+
+def several_people(people: Sequence[Sequence[LedgerEntry]]) -> str:
+    """Why memories are not merged that are about different people: names those that do not fit, most of them apart.
+
+    Args:
+        people: the memories of each person.
+    """
+    first, *others = sorted(people, key=len, reverse=True)
+    is_clear = len(first) > len(others[0])
+    named = [_about(group) for group in (others if is_clear else [first, *others])]
+    rest = f", the others about {_name(first)}" if is_clear else ""
+    namesakes = (
+        " (not the same person, though the name is)" if len({_name(group) for group in people}) < len(people) else ""
+    )
+    return f"{', '.join(named)}{rest}{namesakes}: merge memories about one person only"
+
+
+def _about(group: Sequence[LedgerEntry]) -> str:
+    return f"{bracketed([entry.handle for entry in group])} {'is' if len(group) == 1 else 'are'} about {_name(group)}"
+
+
+def _name(group: Sequence[LedgerEntry]) -> str:
+    return single_line(group[0].subject[:_MOST_NAME_CHARS])
 
 
 def usage(core: Sequence[LedgerEntry], target: int) -> str:

@@ -155,4 +155,9 @@ def unknown_tool(names: Iterable[str]) -> str:
     return refused_argument(f"there is no tool of this name; there are {', '.join(names)}")
 
 
+def not_carried_out(most: int) -> str:
+    """A call beyond the most that are carried out of one answer."""
+    return f"Not carried out: of one answer the first {most} calls are. Send it again."
+
+
 UNREADABLE_CALL = refused_argument("the arguments could not be read: send complete JSON that fits the tool")

@@ -16,8 +16,8 @@ from mnemic.state.kinds import Kind
 Ended = Literal["completed", "finished", "steps", "tokens", "time"]
 #: `planned`: a dry run. `not_due`: the core memory is within its budget, and nobody insists.
 RefinementOutcome = Literal["ended", "not_due", "planned"]
-#: Calls of one answer that count; a model has rarely more than 8 to make, one caught in a loop hundreds.
-MAX_CALLS = 16
+#: Calls of one answer that are carried out; a careful model has two dozen to make, one caught in a loop hundreds.
+MAX_CALLS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,6 @@ class LedgerEntry:
     subject_user_id: str | None
     #: Since when it holds: the origin date, which a merge keeps.
     valid_from: datetime
-    created_at: datetime
     tokens: int
     importance: int
     protected: bool

@@ -30,6 +30,14 @@ class Claim(NamedTuple):
     lease: Lease
 
 
+class Original(NamedTuple):
+    """What a memory said when the session began, whom it is about, and since when it holds."""
+
+    content: str
+    subject: str
+    since: datetime
+
+
 class Progress(NamedTuple):
     """How far a session has come."""
 
@@ -144,10 +152,9 @@ async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:
     return bool(done)
 
 
-async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[tuple[str, str]]:
-    """What a memory said when the session began, and whom it is about; of a merged one all that went into it."""
-    values = {"ids": [entry.id], "id": claim.id}
-    return [(content, subject) for content, subject in await scoped.tuples(_SQL["originals"], values)]
+async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
+    """What a memory said when the session began; of a merged one all that went into it."""
+    return await scoped.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
 
 
 async def done(scoped: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:

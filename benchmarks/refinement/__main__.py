@@ -1,7 +1,8 @@
 """Measures how far a refinement shortens a core memory, and what that costs.
 
-python -m benchmarks.refinement [--data FILE_OR_FOLDER] [--model PROVIDER:NAME]
+python -m benchmarks.refinement [--data FILE_OR_FOLDER] [--only NAME] [--model PROVIDER:NAME [--base-url URL]]
 
+What a model is sent is the same in every run, so that its answers can be recorded and played again.
 The data is not part of the project: LoCoMo's locomo10.json is at github.com/snap-research/locomo (CC BY-NC 4.0).
 """
 
@@ -11,9 +12,11 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from shutil import rmtree
 from tempfile import gettempdir
+from typing import Any
 from uuid import uuid4
 
 from rich.console import Console
@@ -34,6 +37,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("MNEMIC_DATA"), help="default: MNEMIC_DATA")
     parser.add_argument("--model", help="as MNEMIC_AGENT_MODEL; default: the offline rule")
+    parser.add_argument("--base-url", help="as MNEMIC_BASE_URL: an OpenAI-compatible endpoint of the model")
+    parser.add_argument("--hours", type=float, help="that a model may take, such as one that is played by hand")
+    parser.add_argument("--only", default="", help="core memories with this in their name, such as conv-26")
+    parser.add_argument("--today", type=date.fromisoformat, help="for the model; default: the newest memory's day")
     parser.add_argument("--embedder", default="minilm", help="as MNEMIC_EMBEDDER; default: minilm")
     arguments = parser.parse_args()
     console = Console(width=200)
@@ -43,7 +50,7 @@ def main() -> None:
             f"Skipped: no conversation found in {arguments.data or 'MNEMIC_DATA, which is not set'}; "
             "name a file in LoCoMo's format, or a folder of them, by --data"
         )
-    asyncio.run(_measure(console, conversations, arguments.model, arguments.embedder))
+    asyncio.run(_measure(console, conversations, arguments))
 
 
 def _read(data: Path | str | None) -> list[Conversation]:
@@ -53,30 +60,50 @@ def _read(data: Path | str | None) -> list[Conversation]:
     return [conversation for file in files if file.is_file() for conversation in read_conversations(file)]
 
 
-async def _measure(console: Console, conversations: list[Conversation], model: str | None, embedder: str) -> None:
-    async with _opened(model, embedder) as (resources, folder):
-        console.print(f"agent model: {model or 'offline rule'}; embedder: {resources.embedder.name}", highlight=False)
-        cores = [await of_examples(data_dir=folder, embedder=embedder), *of_conversations(conversations)]
+async def _measure(console: Console, conversations: list[Conversation], arguments: argparse.Namespace) -> None:
+    async with _opened(arguments) as (resources, folder):
+        model = arguments.model or "offline rule"
+        console.print(f"agent model: {model}; embedder: {resources.embedder.name}", highlight=False)
+        rules = {"fast_model": "offline", "slow_model": "offline"}  # they form the same each time
+        examples = await of_examples(data_dir=folder, embedder=arguments.embedder, **rules)
+        cores = [core for core in (examples, *of_conversations(conversations)) if arguments.only in core.name]
         table = _table()
         for core in cores:
-            refined = await refine(resources, core)
+            refined = await refine(resources, core, arguments.today)
             before, after = await recall_before(resources, refined), await recall_after(resources, refined)
-            _add(table, core, figures(refined), before, after)
+            found, calls = figures(refined), refined.calls
+            _add(table, core, found, before, after)
+            _tell(console, f"{core.name}: calls: {calls.sent} sent, {calls.answered} answered, {calls.refused} refused")
+            for text in found.protected:
+                _tell(console, f"{core.name}: protected: {text}")
         console.print(table)
         for core in cores:
             if core.tokens <= OUTGROWN_TOKENS:
                 console.print(f"{core.name}: there is no more than this; the target is lower in the same proportion")
 
 
+def _tell(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 @asynccontextmanager
-async def _opened(model: str | None, embedder: str) -> AsyncIterator[tuple[Resources, Path]]:
+async def _opened(arguments: argparse.Namespace) -> AsyncIterator[tuple[Resources, Path]]:
     """As the service opens it, on an embedded server that is gone afterwards unless MNEMIC_DATABASE_URL names one."""
     folder = Path(gettempdir()) / f"mnemic-refinement-{uuid4().hex[:12]}"  # not mkdtemp's, which only root could enter
     try:
-        async with open_resources(Settings(embedder=embedder, data_dir=folder, agent_model=model)) as resources:
+        async with open_resources(_settings(arguments, folder)) as resources:
             yield replace(resources, embedder=CachedEmbedder(resources.embedder, None)), folder
     finally:
         rmtree(folder, ignore_errors=True)
+
+
+def _settings(arguments: argparse.Namespace, folder: Path) -> Settings:
+    patience: dict[str, Any] = {}
+    if arguments.hours:
+        seconds = round(3600 * arguments.hours)
+        patience = {"model_timeout_seconds": seconds, "lease_seconds": seconds, "refinement_minutes": seconds // 60}
+    own = {"base_url": arguments.base_url} if arguments.base_url else {}
+    return Settings(embedder=arguments.embedder, data_dir=folder, agent_model=arguments.model, **own, **patience)
 
 
 def _table() -> Table:
@@ -99,7 +126,7 @@ def _add(table: Table, core: Core, found: Figures, before: Recalled, after: Reca
         f"{core.target:,}",
         f"{found.kept_whole:.1%}",
         f"{found.kept_each:.1%}",
-        f"{found.protected}, {found.protected_changed} changed",
+        f"{len(found.protected)}, {found.protected_changed} changed",
         str(before.questions),
         f"{found.answers_kept:.1%}" if before.questions else "-",
         *recalled,

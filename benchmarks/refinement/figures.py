@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from benchmarks.recall_quality.porter import stem
+from benchmarks.refinement.cores import Given
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.details import details, find_numbers, missing_details
+from mnemic.policy.text.details import find_numbers
+from mnemic.policy.text.kept import compared_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
 
@@ -25,43 +27,41 @@ class Figures:
     kept_each: float
     #: Of the words of the answers to questions that the memories said, those that are still said where they went.
     answers_kept: float
-    protected: int
+    #: Texts of the protected memories.
+    protected: tuple[str, ...]
     #: Protected ones whose text is no original's any more: none may be.
     protected_changed: int
 
 
 def figures(refined: Refined) -> Figures:
     """Counted from the texts, not taken from the refinement's own report."""
-    old = [memory.text for memory in refined.core.memories]
+    old = refined.core.memories
     living = {id_: memory.content for memory in refined.after for id_ in refined.taken[memory.id]}
-    wanted = [(given.text, living.get(id_, "")) for id_, given in refined.before.items()]
+    wanted = [([given], living.get(id_, "")) for id_, given in refined.before.items()]
     shielded = [memory for memory in refined.after if memory.protected]
     return Figures(
         memories_before=len(old),
         memories_after=len(refined.after),
         tokens_before=refined.core.tokens,
         tokens_after=sum(count_tokens(memory.content) for memory in refined.after),
-        kept_whole=_kept([("\n".join(old), "\n".join(memory.content for memory in refined.after))]),
+        kept_whole=_kept([(old, "\n".join(memory.content for memory in refined.after))]),
         kept_each=_kept(wanted),
         answers_kept=_answers_kept(refined, living),
-        protected=len(shielded),
+        protected=tuple(memory.content for memory in shielded),
         protected_changed=sum(
             memory.id not in refined.before or refined.before[memory.id].text != memory.content for memory in shielded
         ),
     )
 
 
-def _kept(pairs: Sequence[tuple[str, str]]) -> float:
+def _kept(pairs: Sequence[tuple[Sequence[Given], str]]) -> float:
     """The share of the details of all old texts that their new texts hold."""
-    count = sum(_details(old) for old, _ in pairs)
-    return 1 - sum(len(missing_details([old], new)) for old, new in pairs) / max(1, count)
-
-
-def _details(text: str) -> int:
-    found = details(text)
-    return sum(
-        len({one.casefold() for one in kind}) for kind in (found.names, found.numbers, found.dates, found.quoted)
-    )
+    kept = [
+        is_kept
+        for given, new in pairs
+        for _, _, is_kept in compared_details([one.text for one in given], new, [one.dated for one in given])
+    ]
+    return sum(kept) / max(1, len(kept))
 
 
 def _answers_kept(refined: Refined, living: Mapping[UUID, str]) -> float:

@@ -1,9 +1,18 @@
 """Stores a core memory, has the product refine it, and reads back what became of each memory."""
 
+import re
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from uuid import UUID, uuid4
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
 
 from benchmarks.refinement.cores import Core, Given
 from mnemic.operations.run.resources import Resources
@@ -11,11 +20,24 @@ from mnemic.policy.text.shape import search_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
-from mnemic.state.refinement import RefinementResult
+from mnemic.state.refinement import RefinementInput
 from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 
 _MERGED = "select from_id, to_id from relations where agent_id = %(agent_id)s and relation_type = 'merged_from'"
+
+
+class Calls(AsyncCallbackHandler):
+    """Counts the tool calls as the model sent them, and what became of them."""
+
+    def __init__(self) -> None:
+        self.sent = self.answered = self.refused = 0
+
+    async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        """What the model sent, before anything of the product reads it."""
+        answer = response.generations[0][0]
+        if isinstance(answer, ChatGeneration) and isinstance(answer.message, AIMessage):
+            self.sent += len(answer.message.tool_calls) + len(answer.message.invalid_tool_calls)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,25 +45,37 @@ class Refined:
     """A core memory before and after."""
 
     core: Core
-    result: RefinementResult
+    calls: Calls
     before: Mapping[UUID, Given]
     #: The living memories, and the original ones that each took in, itself among them where it is one.
     after: Sequence[Memory]
     taken: Mapping[UUID, Sequence[UUID]]
 
 
-async def refine(resources: Resources, core: Core) -> Refined:
-    """Stores the memories as the core memory of an agent of its own, and refines it."""
-    who = Identity(agent_id=f"refined-{uuid4().hex[:12]}", user_id="curator")
-    before = {uuid4(): given for given in core.memories}
-    service = Mnemic(resources)
+async def refine(resources: Resources, core: Core, today: date | None = None) -> Refined:
+    """Stores the memories as the core memory of an agent of its own, and refines it.
+
+    What the model is sent is the same in every run: the agent and the memories have the same names and ids, and today
+    is the day of the newest memory unless another is given.
+    """
+    who = Identity(agent_id=re.sub(r"\W+", "-", core.name), user_id="curator")
+    before = {uuid5(NAMESPACE_OID, f"{core.name} {place}"): given for place, given in enumerate(core.memories)}
+    day = today or max(given.dated for given in core.memories).date()
+    service = Mnemic(replace(resources, today=lambda: day))
+    if await service.memories(who, ("core", "reflection")):
+        sys.exit(f"This database holds {core.name} already: take a fresh one, or none")
     await service.configure_agent(who, refinement_target_tokens=core.target)
     await _store(resources, who, before)
-    result = await service.refine(who, scope_key("agent", who.agent_id), force=True)
+    calls, given = Calls(), RefinementInput(scope_key=scope_key("agent", who.agent_id), force=True)
+    config: RunnableConfig = {"callbacks": [calls], "recursion_limit": 10_000}
+    running = service.graphs.refinement.astream(given, config, context=who, stream_mode="custom")
+    async for done in running:
+        calls.answered += 1
+        calls.refused += done["refused"]
     after = await service.memories(who, ("core", "reflection"))
     async with resources.database.scoped(who) as scoped:
         merged = await scoped.tuples(_MERGED, {})
-    return Refined(core=core, result=result, before=before, after=after, taken=_taken(after, merged, before))
+    return Refined(core=core, calls=calls, before=before, after=after, taken=_taken(after, merged, before))
 
 
 async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Given]) -> None:

@@ -14,7 +14,7 @@ from mnemic.operations.formation.candidates import Candidates, concerned
 from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.bands import Bands, band_of_pair
 from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, says_only
-from mnemic.policy.text.details import missing_details
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision

@@ -4,18 +4,18 @@ The refusals are texts that a model reads, as the answers in `prompts/refine.py`
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from uuid import UUID
 
-from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession
+from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
 from mnemic.policy.refinement import merged_category
-from mnemic.policy.text.details import missing_details
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts import refine as answers
-from mnemic.prompts.refine import bracketed
 from mnemic.state.errors import EmbeddingError, RefinementRefusedError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
@@ -40,34 +40,35 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
-    """Replaces memories by one that is not longer and as old as the oldest; the merged are soft-deleted with it.
+    """Replaces memories by one as old as the oldest, no longer than they were; the merged are soft-deleted with it.
 
     Raises:
         RefinementRefusedError: one of them may not be merged, or the text cannot replace them; nothing was written.
     """
     text = _require_text(new_content)
 
-    async def act(editor: CoreMemoryEditor) -> tuple[list[LedgerEntry], UUID, list[int]]:
+    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], UUID, list[int]]:
         merged = editor.require_editable(*ids_to_merge)
-        # who has no account is told apart by name alone
-        if len({(entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()) for entry in merged}) > 1:
-            raise RefinementRefusedError(answers.SEVERAL.format(numbers=bracketed([entry.handle for entry in merged])))
         if len(merged) < 2:
             raise RefinementRefusedError("a merge takes at least two memories: use update_memory for a single one")
-        _require_no_longer(text, merged)
-        lost, _ = await editor.count_lost(merged, text)
+        _require_one_person(merged)
+        replaced = await editor.replaced(*merged)
+        _require_no_longer(text, replaced)
+        lost, _ = await editor.count_lost(replaced, text)
         category = merged_category([entry.category for entry in merged], session.resources.categories)
         new_id = await refinements.merge(editor.scoped, merged, category, text)
         if new_id is None:
             raise RefinementRefusedError(answers.TWIN.format(twin=editor.twin(text) or "another memory"))
-        return merged, new_id, lost
+        return replaced, new_id, lost
 
-    (merged, new_id, lost), after = await session.run_operation("merge", act)
-    return _changed(session, after, merged, new_id, lost)
+    (replaced, new_id, lost), after = await session.run_operation("merge", act)
+    return _changed(session, after, replaced, new_id, lost)
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
-    """Rewrites one memory, or the consolidation, in no more words; what is searched is embedded anew.
+    """Rewrites one memory, or the consolidation, no longer than it was; what is searched is embedded anew.
+
+    What the session has shortened may grow again to the length of all that went into it, so that it can be mended.
 
     Raises:
         RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
@@ -79,21 +80,22 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         # before the operation, which holds a connection
         (vector,) = await session.resources.embedder.embed([search_text(shown.valid_from, shown.subject, text)])
 
-    async def act(editor: CoreMemoryEditor) -> tuple[LedgerEntry, list[int]]:
+    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], list[int]]:
         (entry,) = editor.require_editable(id, may_be_consolidation=True)
         if entry.content == text:
             raise RefinementRefusedError(f"[{id}] already says exactly this")
-        _require_no_longer(text, [entry])
+        replaced = await editor.replaced(entry)
+        _require_no_longer(text, replaced)
         if twin := editor.twin(text, of=entry):
             raise RefinementRefusedError(answers.TWIN.format(twin=twin))
-        lost, _ = await editor.count_lost([entry], text)
+        lost, _ = await editor.count_lost(replaced, text)
         await memories.rewrite(editor.scoped, entry, text)
         if vector is not None:
             await refinements.set_vector(editor.scoped, entry.id, session.resources.embedder.name, vector)
-        return entry, lost
+        return replaced, lost
 
-    (entry, lost), after = await session.run_operation("update", act)
-    return _changed(session, after, [entry], entry.id, lost)
+    (replaced, lost), after = await session.run_operation("update", act)
+    return _changed(session, after, replaced, replaced[0].entry.id, lost)
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -105,7 +107,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
 
     async def act(editor: CoreMemoryEditor) -> int:
         (entry,) = editor.require_editable(id)
-        _, left = await editor.count_lost([entry], "")
+        _, left = await editor.count_lost(await editor.replaced(entry), "")
         await memories.see_categories(editor.scoped, None)
         await memories.forget(editor.scoped, entry)
         await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
@@ -137,10 +139,13 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
 
 
 def _changed(
-    session: RefinementSession, after: Sequence[LedgerEntry], old: Sequence[LedgerEntry], new_id: UUID, lost: list[int]
+    session: RefinementSession, after: Sequence[LedgerEntry], replaced: list[Replaced], new_id: UUID, lost: list[int]
 ) -> str:
     (new,) = session.show(entry for entry in after if entry.id == new_id)
-    lacking = missing_details([entry.content for entry in old], new.content)
+    originals = [original for _, parts in replaced for original in parts]
+    # of all that went in, so that what an earlier step left out is named until it is mended
+    lacking = missing_details([one.content for one in originals], new.content, [one.since for one in originals])
+    old = [entry for entry, _ in replaced]
     return f"{answers.changed(old, new, lost, lacking)} {answers.usage(after, session.settings.refinement_target)}"
 
 
@@ -211,7 +216,16 @@ def _require_text(content: str) -> str:
     return text
 
 
-def _require_no_longer(text: str, replaced: Sequence[LedgerEntry]) -> None:
-    now, most = count_tokens(text), sum(entry.tokens for entry in replaced)
+def _require_one_person(merged: Sequence[LedgerEntry]) -> None:
+    """Who has no account is told apart by name alone."""
+    people: dict[tuple[str | None, str], list[LedgerEntry]] = defaultdict(list)
+    for entry in merged:
+        people[entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()].append(entry)
+    if len(people) > 1:
+        raise RefinementRefusedError(answers.several_people([*people.values()]))
+
+
+def _require_no_longer(text: str, replaced: Sequence[Replaced]) -> None:
+    now, most = count_tokens(text), sum(one.tokens for one in replaced)
     if now > most:
         raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
 from mnemic.operations.run.identity import require_own_scope
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.refinement import batches, lost_memories, removable
+from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.refine import CHANGED, UNKNOWN, bracketed
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
@@ -18,7 +19,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.refinement import Batch, Budget, LedgerEntry, Refinement, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements, scopes
-from mnemic.storage.refinements import Claim
+from mnemic.storage.refinements import Claim, Original
 from mnemic.storage.transaction import ScopedTransaction
 
 Result = TypeVar("Result")
@@ -101,6 +102,18 @@ class RefinementSession:
         return self.resources.categories.of_role(self.identity.role).categories
 
 
+class Replaced(NamedTuple):
+    """A memory that a text replaces, and what went into it when the session began."""
+
+    entry: LedgerEntry
+    originals: Sequence[Original]
+
+    @property
+    def tokens(self) -> int:
+        """The most that may stand in its place: what an earlier step has shortened may grow again."""
+        return max(self.entry.tokens, sum(count_tokens(original.content) for original in self.originals))
+
+
 @dataclass(frozen=True)
 class CoreMemoryEditor:
     """The core memory inside one operation, and what may be done to it."""
@@ -141,7 +154,12 @@ class CoreMemoryEditor:
                 return f"[{number}]" if number else "another memory"
         return None
 
-    async def count_lost(self, replaced: Sequence[LedgerEntry], text: str) -> tuple[list[int], int]:
+    async def replaced(self, *entries: LedgerEntry) -> list[Replaced]:
+        """The memories, each with what went into it."""
+        claim = self.session.claim
+        return [Replaced(entry, await refinements.originals(self.scoped, claim, entry)) for entry in entries]
+
+    async def count_lost(self, replaced: Sequence[Replaced], text: str) -> tuple[list[int], int]:
         """Counts what a text loses of the memories that it replaces; their numbers, and how many more may be lost.
 
         There is one number for each memory of before the session that went into them. A text is measured by what these
@@ -151,18 +169,11 @@ class CoreMemoryEditor:
         Raises:
             RefinementRefusedError: the session would lose too many.
         """
-        claim = self.session.claim
-        numbers: list[int] = []
-        before: list[tuple[str, str]] = []
-        was_lost: list[bool] = []
-        for entry in replaced:
-            originals = await refinements.originals(self.scoped, claim, entry)
-            numbers += [entry.handle] * len(originals)
-            before += originals
-            was_lost += _lost(originals, entry.content)
-        now_lost = _lost(before, text)
+        numbers = [entry.handle for entry, originals in replaced for _ in originals]
+        was_lost = [was for entry, originals in replaced for was in _lost(originals, entry.content)]
+        now_lost = _lost([original for _, originals in replaced for original in originals], text)
         lost = [number for number, was, now in zip(numbers, was_lost, now_lost, strict=True) if now and not was]
-        progress = await refinements.count(self.scoped, claim, removed=len(lost))
+        progress = await refinements.count(self.scoped, self.session.claim, removed=len(lost))
         most = removable(self.session.settings.refinement_removed_percent, progress.memories_before)
         if progress.removed > most:
             raise RefinementRefusedError(
@@ -171,8 +182,8 @@ class CoreMemoryEditor:
         return lost, most - progress.removed
 
 
-def _lost(originals: Sequence[tuple[str, str]], text: str) -> list[bool]:
-    return lost_memories([content for content, _ in originals], text, about=[subject for _, subject in originals])
+def _lost(originals: Sequence[Original], text: str) -> list[bool]:
+    return lost_memories([one.content for one in originals], text, about=[one.subject for one in originals])
 
 
 async def open_session(

@@ -38,13 +38,18 @@ _Opened = tuple["Resources", AsyncExitStack]
 _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
 
 
+def today() -> date:
+    """In UTC."""
+    return datetime.now(UTC).date()
+
+
 class AccessTracker:
     """The memories that were returned, each once per session, or user where there is none, and day.
 
     It lives in this process: what is lost with it is counts.
     """
 
-    def __init__(self, *, today: Callable[[], date] = lambda: datetime.now(UTC).date()) -> None:
+    def __init__(self, *, today: Callable[[], date] = today) -> None:
         self._today = today
         self._day = today()
         #: Agent, session or user, memory: what counted today.
@@ -101,6 +106,8 @@ class Resources:
     embedder: Embedder
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
+    #: As a refinement's agent is told.
+    today: Callable[[], date] = today
 
     def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""

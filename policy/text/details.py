@@ -4,11 +4,11 @@ Dates and numbers are brought to one form: `5 March 2026`, `March`, `Monday`; `3
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from mnemic.policy.text.words import QUOTED, bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.policy.text.words import QUOTED, bare, is_common_word, pattern, word_set, words
 from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -66,6 +66,16 @@ _FORMS = tuple(
         r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b",
     )
 )
+#: Further days of the same month, as in `12 to about 22 April`, `3, 12 and 22 April` or `April 12-22, 2026`.
+_ONE_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DASH, _TO = r"\s?[-–—&]\s?", r"\s(?:to|and|or|until|through)\s(?:\w+\s)?"
+_DAYS_BEFORE = pattern(rf"(?<![\w.:/-]){_ONE_DAY}(?:,\s{_ONE_DAY})*(?:{_DASH}|{_TO})$", re.IGNORECASE)
+_DAYS_AFTER = pattern(
+    rf"(?:{_DASH}{_ONE_DAY}(?![\w:.]\d)\b|{_TO}{_ONE_DAY}(?=,?\s\d{{4}}\b|[.,;)]?\s*$|[,;)]))(?:,?\s{_YEAR})?",
+    re.IGNORECASE,
+)
+#: Characters before a date in which such days stand.
+_FAR = 40
 
 
 def _date(match: re.Match[str]) -> str | None:
@@ -92,20 +102,45 @@ def _date(match: re.Match[str]) -> str | None:
     return None
 
 
-def find_dates(text: str) -> tuple[tuple[str, ...], str]:
-    """Every date, month and weekday of a text in order, each once; and the text with them blanked."""
+def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Every date, month and weekday of a text with its place, in order; and the text with them blanked."""
     placed: list[tuple[int, str]] = []
+    days: list[tuple[re.Match[str], str]] = []
 
     def blank(match: re.Match[str]) -> str:
         date = _date(match)
         if date is None:
             return match.group()
         placed.append((match.start(), date))
+        if "day" in match.re.groupindex and match["month"][0].isalpha():
+            days.append((match, date.partition(" ")[2]))
         return " " * len(match.group())
 
     for form in _FORMS:
         text = form().sub(blank, text)
-    return tuple(dict.fromkeys(date for _, date in sorted(placed))), text
+    for found, month in days:
+        if found.start("day") < found.start("month"):
+            more = _DAYS_BEFORE().search(text, max(0, found.start() - _FAR), found.start())
+        else:
+            more = _DAYS_AFTER().match(text, found.end())
+        if more:
+            placed += _further(more, month)
+            text = f"{text[: more.start()]}{' ' * len(more.group())}{text[more.end() :]}"
+    return sorted(placed), text
+
+
+def _further(more: re.Match[str], month: str) -> Iterator[tuple[int, str]]:
+    year = more.groupdict().get("year")
+    for number in re.finditer(r"(?<!\d)\d{1,2}(?!\d)", more.group()):
+        if 1 <= int(number.group()) <= 31:
+            in_month = f"{month} {year}" if year and not month[-1].isdigit() else month
+            yield more.start() + number.start(), f"{int(number.group())} {in_month}"
+
+
+def find_dates(text: str) -> tuple[tuple[str, ...], str]:
+    """Every date, month and weekday of a text in order, each once; and the text with them blanked."""
+    placed, rest = placed_dates(text)
+    return tuple(dict.fromkeys(date for _, date in placed)), rest
 
 
 def _number(match: re.Match[str]) -> str:
@@ -200,37 +235,3 @@ def may_be_name(word: str) -> bool:
     if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
         return False
     return not (len(word) > 1 and word.isupper() and is_common_word(word))
-
-
-class Compared(NamedTuple):
-    """A detail of some sources, and whether a text holds it."""
-
-    kind: str
-    detail: str
-    is_kept: bool
-
-
-def missing_details(sources: Sequence[str], text: str) -> tuple[str, ...]:
-    """Names, numbers, dates and quoted words of the sources that the text lacks, in the order of the sources."""
-    return tuple(row.detail for row in compared(sources, text) if not row.is_kept)
-
-
-def compared(sources: Sequence[str], text: str) -> list[Compared]:
-    """Every distinct detail of the sources, the same in any case, and whether the text holds it."""
-    present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
-    dates = [set(date.split()) for date in present.dates]
-    # a year that stands within a date is there as well; a day of the month is no number of its own
-    numbers = {*present.numbers, *(part for date in dates for part in date if len(part) == 4)}
-    holds: dict[str, Callable[[str], bool]] = {
-        "names": lambda name: name.casefold() in known,
-        "numbers": numbers.__contains__,
-        # a fuller date holds a less exact one
-        "dates": lambda date: any(set(date.split()) <= fuller for fuller in dates),
-        "quoted": lambda quoted: re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", folded) is not None,
-    }
-    wanted: dict[tuple[str, str], str] = {}
-    for source in map(details, sources):
-        for kind in holds:
-            for detail in getattr(source, kind):
-                wanted.setdefault((kind, detail.casefold()), detail)
-    return [Compared(kind, detail, holds[kind](detail)) for (kind, _), detail in wanted.items()]

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mnemic.policy.text.details import compared, details, find_numbers
+from mnemic.policy.text.details import details, find_numbers
+from mnemic.policy.text.kept import compared_details
 from mnemic.policy.text.words import FUNCTION_WORDS, words
 
 #: Newer wins, so an outdated detail may go; where everything fits, a text that keeps less than this is sent back.
@@ -47,15 +48,15 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
     numbers, is_english = set(find_numbers(text)), _is_english(text)
 
     def counts(kind: str, detail: str) -> bool:
-        if detail.casefold() in free or (kind == "names" and detail.casefold() not in names):
+        if detail.casefold() in free or (kind == "name" and detail.casefold() not in names):
             return False
-        return kind != "dates" or is_english or any(map(str.isdigit, detail))
+        return kind != "date" or is_english or any(map(str.isdigit, detail))
 
     def is_there(kind: str, detail: str) -> bool:
         written = set(find_numbers(detail))  # the month may have its name in another language
-        return kind == "dates" and not is_english and bool(written) and written <= numbers
+        return kind == "date" and not is_english and bool(written) and written <= numbers
 
-    wanted = [row for row in compared(sources, text) if counts(row.kind, row.detail)]
+    wanted = [row for row in compared_details(sources, text) if counts(row.kind, row.detail)]
     missing = tuple(row.detail for row in wanted if not row.is_kept and not is_there(row.kind, row.detail))
     return Retention(1 - len(missing) / len(wanted) if wanted else 1.0, len(wanted), missing)
 

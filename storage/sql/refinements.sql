@@ -11,7 +11,7 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 
 -- ledger --
 -- The core memory of the scope key: all that is always in context, oldest first.
-select id, version, kind, category, content, subject, subject_user_id, valid_from, created_at, tokens,
+select id, version, kind, category, content, subject, subject_user_id, valid_from, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
@@ -27,7 +27,7 @@ select m.id from memories m
    and (%(query)s = '' or to_tsvector('english', m.subject || ' ' || m.content) @@ q.words)
    and (%(after)s::timestamptz is null or m.valid_from >= %(after)s)
    and (%(before)s::timestamptz is null or m.valid_from < %(before)s)
- order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.id
+ order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.created_at, m.id
  limit %(most)s;
 
 -- duplicates --
@@ -122,7 +122,7 @@ update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';
 
 -- originals --
--- What memories said when the session began: of those that it made itself, what went into them.
+-- What memories said when the session began, about whom and since when: of those that it made itself, what went into them.
 with recursive part(id) as (
     select unnest(%(ids)s::uuid[])
     union
@@ -130,7 +130,7 @@ with recursive part(id) as (
       join history h on h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD'
       join relations r on r.agent_id = h.agent_id and r.from_id = p.id and r.relation_type = 'merged_from'
 )
-select coalesce(b.content, m.content), m.subject
+select coalesce(b.content, m.content) as content, m.subject, m.valid_from as since
   from part p join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = p.id
   left join lateral (
        select c.before ->> 'content' as content

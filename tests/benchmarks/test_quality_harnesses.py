@@ -20,7 +20,7 @@ from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement import __main__ as refinement
 from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
 from benchmarks.refinement.figures import figures
-from benchmarks.refinement.refining import Refined
+from benchmarks.refinement.refining import Calls, Refined
 from mnemic.models.embedders import HashEmbedder
 from tests.support.worlds import remembered
 
@@ -152,7 +152,7 @@ def refined(merged: str, promise: str) -> Refined:
     core = Core(name="three", memories=tuple(given), target=1, questions=(question,))
     return Refined(
         core=core,
-        result={},
+        calls=Calls(),
         before={UUID(int=number): memory for number, memory in enumerate(core.memories, start=1)},
         after=[remembered(merged, number=9), remembered(promise, number=3, protected=True)],
         taken={UUID(int=9): [UUID(int=1), UUID(int=2)], UUID(int=3): [UUID(int=3)]},
@@ -163,7 +163,7 @@ def test_what_is_kept_is_counted_and_what_is_lost_or_moved_or_touched_shows() ->
     found = figures(refined("Ines: owns red kayak in Bergen; 41.", TEXTS[2]))
     assert (found.memories_before, found.memories_after) == (3, 2)
     assert (found.kept_whole, found.kept_each, found.answers_kept) == (1.0, 1.0, 1.0)
-    assert (found.protected, found.protected_changed) == (1, 0)
+    assert (found.protected, found.protected_changed) == ((TEXTS[2],), 0)
     found = figures(refined("Ines: owns kayak.", "Ines is 41 in Bergen, promised Bo a violin."))
     assert found.kept_whole == 1.0
     assert found.kept_each == pytest.approx(1 - 2 / 6)

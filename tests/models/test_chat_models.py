@@ -22,6 +22,7 @@ from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import Budget
 from mnemic.state.settings import Settings, Tier
 from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.worlds import BEGAN
 
 KEY = SecretStr("k")
 MARCH = date(2026, 3, 2)
@@ -131,7 +132,7 @@ async def take_turn(endpoint: LoopbackModel) -> tuple[str, Any]:
     """What was seen of a turn whose model breaks off in a call, and that call's arguments."""
     endpoint.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
     budget = Budget(9000, 5000, 0, 2000, 500)
-    given = RefineInput(persona="", scope="user", owner="Mara", budget=budget, batch=1, batches=1, ledger=())
+    given = RefineInput("harbor", "", BEGAN.date(), "user", "mara", budget, batch=1, batches=1, ledger=())
     seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(endpoint)))
     (call,) = turn.output.calls
     return seen, call.arguments

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from benchmarks.corpus.everyday import Everyday, Held, conversations, held_after
 from mnemic import Mnemic
 from mnemic.models.offline import steps as offline
-from mnemic.policy.text.details import missing_details
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput
-from mnemic.state.refinement import Budget, LedgerEntry, ToolCall, Turn
+from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
 from tests.support.scripted import turns
 from tests.support.server import Clone
 from tests.support.worlds import entry, identity, ledger, remembered, tokens_of
@@ -124,7 +124,7 @@ GERMAN, FRENCH, GREEK = "Mara speaks German.", "Mara speaks French.", "Mara spea
 
 def given_of(entries: Sequence[LedgerEntry], target: int) -> RefineInput:
     budget = Budget(tokens_of(entries), target, protected=0, most_protected=target // 4, removable=0)
-    return RefineInput("", "agent", "Mara", budget, batch=1, batches=1, ledger=tuple(entries))
+    return RefineInput("mara", "", NOW.date(), "agent", "mara", budget, batch=1, batches=1, ledger=tuple(entries))
 
 
 def calls_of(step_input: RefineInput, answer: str = "Done.") -> list[ToolCall]:
@@ -132,7 +132,7 @@ def calls_of(step_input: RefineInput, answer: str = "Done.") -> list[ToolCall]:
     taken: list[Turn] = []
     for _ in range(100):
         turn = offline.refine(step_input._replace(turns=tuple(taken)))
-        assert len(turn.calls) <= 16
+        assert len(turn.calls) <= MAX_CALLS
         if not turn.calls:
             return [call for turn in taken for call in turn.calls]
         taken.append(Turn(calls=tuple(call._replace(answer=answer) for call in turn.calls)))

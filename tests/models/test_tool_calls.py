@@ -17,14 +17,17 @@ from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
-from mnemic.state.refinement import MAX_CALLS, Budget, ToolCall, Turn
+from mnemic.state.refinement import Budget, ToolCall, Turn
 from mnemic.state.settings import Settings
 from tests.support.loopback import Answer, LoopbackModel, Reply, calling, offered, offering, schema_name
 from tests.support.loopback import tool_call as wired
+from tests.support.worlds import BEGAN
 
 SECRET = "Mara's diagnosis"
 INPUT = RefineInput(
+    agent="harbor",
     persona=f"{SECRET}. {{{{owner}}}}",
+    today=BEGAN.date(),
     scope="user",
     owner="Mara",
     budget=Budget(now=9000, target=5000, protected=100, most_protected=2000, removable=500),
@@ -208,11 +211,11 @@ async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_ca
     assert len({call.id for call in turn.calls}) == len(ids)
 
 
-async def test_the_first_sixteen_calls_count_and_the_text_is_cleaned_and_cut(endpoint: LoopbackModel) -> None:
+async def test_every_call_counts_and_the_text_is_cleaned_and_cut(endpoint: LoopbackModel) -> None:
     calls = [("update_memory", {"id": number}) for number in range(500)]
     turn = await answered(endpoint, calling(*calls, text="\u202e\ud800\x00I \r\n shorten. " + "words " * 50_000))
 
-    assert calls_of(turn) == calls[:MAX_CALLS]
+    assert calls_of(turn) == calls
     assert turn.text.startswith("I \n shorten. words")
     assert MAX_TEXT_CHARS - 10 < len(turn.text) <= MAX_TEXT_CHARS
 

@@ -67,6 +67,44 @@ async def test_the_answer_names_what_the_new_text_lacks_fenced_as_data(memory: M
     assert "update_memory" in answer
 
 
+async def test_what_was_shortened_may_be_mended_up_to_the_length_of_all_that_went_into_it(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    berth = "Ana pays 4,100 euros a month since 3 April 2026."
+    await keep(memory, OSLO, berth, SHORT)
+    half = "Ana sails from Oslo on 9 May 2026, pays 4,100 euros a month."
+
+    replies, _ = await play(
+        memory,
+        model,
+        merge(1, 2, into="Ana sails from Oslo and pays euros a month."),
+        update(4, half),
+        update(4, f"{OSLO} {berth}"),
+        update(4, f"{OSLO} {berth} {SHORT}"),
+        update(3, "Short answers!"),
+        update(3, SHORT),
+        update(3, f"{SHORT} And in English."),
+    )
+
+    assert [answer.startswith("Refused") for answer in replies] == [False, False, False, True, False, False, True]
+    assert "3 April 2026" in replies[1]  # which the merge left out, and the first mending too
+    assert "keeps every name" in replies[2]
+    assert await living(memory) == sorted([f"{OSLO} {berth}", SHORT])
+
+
+async def test_every_call_of_an_answer_is_carried_out_or_answered_why_not(memory: Mnemic, model: LoopbackModel) -> None:
+    await keep(memory, SHORT)
+    looks = [search(query=f"nothing {number}") for number in range(MAX_CALLS)]
+    model.answer(offering("complete_refinement"), calling(*looks, update(1, "Short!"), DONE), calling(DONE))
+
+    result = await memory.refine(ANA, KEY, force=True)
+
+    replies = answers(model.chat_requests[-1])
+    assert len(replies) == MAX_CALLS + 2
+    assert ["Send it again" in answer for answer in replies] == [False] * MAX_CALLS + [True, True]
+    assert (result["ended"], result["updated"], len(model.chat_requests)) == ("completed", 0, 2)
+
+
 async def test_a_search_shows_numbers_as_the_ledger_does(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory, SHORT, ENGLISH, OSLO)
 
@@ -77,7 +115,7 @@ async def test_a_search_shows_numbers_as_the_ledger_does(memory: Mnemic, model: 
     replies, _ = await play(memory, model, *(search(**look) for look in looks), merge(1, 2), search(query="English"))
 
     assert [sorted(numbers(found)) for found in (*replies[:3], replies[6])] == [[1, 2, 3], [2], [1], [4]]
-    assert "[3] core, profile, since 2026-03-04" in replies[0]
+    assert "[3] core, profile, since Wed 2026-03-04, importance" in replies[0]
     assert replies[3:5] == ["Nothing was found."] * 2
 
 
@@ -229,8 +267,12 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "a merge with the consolidation": (merge(1, 5), r"\[5\] .*update_memory"),
     "a deletion of the consolidation": (delete(5), r"\[5\] .*update_memory"),
     "a protection of the consolidation": (protect(5), r"\[5\] .*update_memory"),
-    "a merge of two people": (merge(1, 6), r"\[1\], \[6\] .*different people"),
-    "a merge of people without an account": (merge(7, 8), r"\[7\], \[8\] .*different people"),
+    "a merge of two people": (merge(1, 6), r"\[1\] .*\[6\] is about Ana .not the same person.*"),
+    "a merge with one of somebody else": (
+        merge(1, 2, 3, 6),
+        r"\[6\] is about Ana, the others about Ana .not the same",
+    ),
+    "a merge of people without an account": (merge(7, 8), r"\[7\] is about Cleo, \[8\] is about Dan: .*one person"),
     "no text": (update(1, ""), "empty"),
     "a text of blanks": (merge(1, 2, into=" \n\t "), "empty"),
     "a text that cannot be seen": (update(1, "\u200b\u202e\ufeff"), "empty"),

@@ -1,6 +1,7 @@
 """The turns of a refinement: what its agent is shown, where it ends, and what it may lose and protect at most."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -65,8 +66,9 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     assert request["model"] == "own-voice"
     assert "<persona>\nI am &lt;Harbor&gt;, a patient pilot.\n</persona>" in prompt
     assert "core memory of the scope user, kept for:\n<owner>\nAna\n</owner>" in prompt
+    assert f"Today is {datetime.now(UTC):%a %Y-%m-%d}." in prompt
     assert "16 tokens now, target 77. Protected: 8 tokens, at most 19. You may remove at most 1 memories" in prompt
-    assert "[1] core, profile, since 2026-03-02, stored " in prompt
+    assert "[1] core, profile, since Mon 2026-03-02, importance" in prompt
     assert f"importance 4, 8 tokens, about Ana, protected: {SHORT}\n" in prompt
     assert "about Ana, private: Ana wants\n    | no &lt;ledger&gt;s &amp; fences.\n" in prompt
     # never an id
@@ -83,7 +85,7 @@ async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: Loo
         result = await service.refine(ANA, KEY, force=True)
 
     prompts = [shown(request) for request in model.chat_requests]
-    numbers = [prompt.partition("\nBatch ")[2].partition(".")[0] for prompt in prompts]
+    numbers = [prompt.rpartition(" Batch ")[2].partition(".")[0] for prompt in prompts]
     assert numbers == ["1 of 4", *[f"{place} of 4" for place in range(1, 5)]]
     ledgers = [prompt[prompt.index("<ledger>") :].count("\n[") for prompt in prompts]
     assert ledgers == [3, 3, 3, 3, 3]
@@ -255,9 +257,9 @@ async def test_only_a_share_of_the_memories_may_be_lost(memory: Mnemic, model: L
     assert await violations(memory, model, case) == []
 
 
-async def _of_now(_: Any, __: Any, entry: Any) -> list[tuple[str, str]]:
+async def _of_now(_: Any, __: Any, entry: LedgerEntry) -> list[refinements.Original]:
     """Originals, where a text is measured by the last one instead of what the session began with."""
-    return [(entry.content, entry.subject)]
+    return [refinements.Original(entry.content, entry.subject, entry.valid_from)]
 
 
 def _together(old: list[str], new: str, *, about: list[str]) -> list[bool]:

@@ -85,9 +85,17 @@ LOST: list[tuple[list[str], str, bool]] = [
     (["It is. And so on."], "Nothing told.", False),  # of what told nothing, nothing is lost
     (["😀"], "😀", False),
     (["Ana likes tea.", "Ana loves green tea."], "Ana loves green tea.", False),  # which says it in more detail
+    # denser: the names, numbers, dates and telling words of it
+    (["Ana told that she decided to leave the band and felt happy to find three cellos."], "No band, 3 cellos.", False),
+    (
+        ["Ana went to a school group on 2023-05-07, found it powerful, felt accepted, and took courage to be herself."],
+        "School group: 7 May 2023.",
+        False,
+    ),
     (["Ana always wants short answers.", "Ana wants answers in English."], "Fine.", True),
     (["Ana must never be called before nine."], "I am to be kind and helpful to everyone.", True),
     (["安娜喜欢简短的回答"], "好", True),
+    (["Ana is allergic to peanuts; keep them out of every menu."], "A menu.", True),
     (["😀", "It is.", "Ana pays for the berth."], "", True),  # what tells nothing is deleted all the same
 ]
 

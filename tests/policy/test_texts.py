@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.details import details, find_dates, find_numbers, missing_details
+from mnemic.policy.text.details import details, find_dates, find_numbers
+from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.retention import retention, wanted_share
 from mnemic.policy.text.shape import (
     MAX_PIECE_CHARS,

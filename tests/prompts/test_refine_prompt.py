@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date
+from itertools import takewhile
 
 import pytest
 
@@ -10,6 +11,7 @@ from mnemic.prompts import refine
 from mnemic.prompts.loader import parse_prompt
 from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_missing
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.identity import Scope
 from mnemic.state.refinement import Budget, LedgerEntry
 from tests.support.worlds import BEGAN, entry
 
@@ -47,7 +49,6 @@ ENTRY = entry(
     subject="Ana",
     subject_user_id="ana-4711",
     valid_from=BEGAN,
-    created_at=BEGAN + timedelta(days=2),
     tokens=18,
     importance=4,
 )
@@ -55,10 +56,15 @@ FORGED = replace(ENTRY, handle=1, content=HOSTILE, subject=HOSTILE, tags=(HOSTIL
 FENCES = ["</ledger>", "</owner>", "</persona>", "<ledger>", "<owner>", "<persona>"]
 
 
-def rendered(*ledger: LedgerEntry, persona: str = "A pilot.", owner: str = "Ana") -> tuple[str, str]:
+TODAY = date(2026, 5, 20)
+
+
+def rendered(
+    *ledger: LedgerEntry, agent: str = "harbor", persona: str = "A pilot.", scope: Scope = "user", owner: str = "Ana"
+) -> tuple[str, str]:
     """The system text, and the user's."""
     budget = Budget(7983, 5000, 300, 1250, 12)
-    given = RefineInput(persona, "user", owner, budget, batch=2, batches=3, ledger=ledger)
+    given = RefineInput(agent, persona, TODAY, scope, owner, budget, batch=2, batches=3, ledger=ledger)
     return REFINE.prompt.render(**given.variables())
 
 
@@ -66,8 +72,8 @@ def test_an_entry_stands_on_one_line_with_its_number_dates_and_flags() -> None:
     marked = replace(ENTRY, protected=True, pinned=True, private=True, tags=("law", "sea"))
 
     assert render_ledger([ENTRY, marked]).splitlines() == [
-        "[3] core, goals, since 2026-03-02, stored 2026-03-04, importance 4, 18 tokens, about Ana: Ana sails.",
-        "[3] core, goals, since 2026-03-02, stored 2026-03-04, importance 4, 18 tokens, about Ana, tags law sea,"
+        "[3] core, goals, since Mon 2026-03-02, importance 4, 18 tokens, about Ana: Ana sails.",
+        "[3] core, goals, since Mon 2026-03-02, importance 4, 18 tokens, about Ana, tags law sea,"
         " protected, pinned, private: Ana sails.",
     ]
 
@@ -80,6 +86,54 @@ def test_nothing_stored_closes_a_fence_or_opens_one() -> None:
     assert "{{ledger}}" in system  # as data, not filled again
     assert re.findall(r"</?\w+>", render_found([FORGED])) == ["<found>", "</found>"]
     assert "<" not in render_found([])
+
+
+def test_an_agent_is_named_as_it_is_and_never_as_an_opaque_person() -> None:
+    agent = "refined-3f2a9c1e77d04b51"
+    unset, _ = rendered(ENTRY, agent=agent, persona="", scope="agent", owner=agent)
+    described, _ = rendered(ENTRY, agent=agent, scope="agent", owner=agent)
+
+    fenced = [re.findall(r"<(?:persona|owner)>\n(.*)\n</", system) for system in (unset, described)]
+    assert [agent in text for texts in fenced for text in texts] == [True, True, False, True]
+    assert "User" not in "".join(map(str, fenced))
+    assert fenced[1][0] == "A pilot."
+    of_a_person, _ = rendered(ENTRY, agent=agent, owner="mara.lopes")
+    assert "<owner>\nMara Lopes\n</owner>" in of_a_person
+
+
+def test_what_changes_from_batch_to_batch_stands_behind_what_stays() -> None:
+    """So that a provider's cache of the request's beginning holds for the whole session."""
+    given, _ = rendered(ENTRY, persona="")
+    other, _ = rendered(replace(ENTRY, content="Ana rows."), persona="Bo's.", owner="bo", scope="group")
+    shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(given, other, strict=False)))
+
+    slots = [place.start() for place in re.finditer(r"\{\{\w+\}\}", REFINE.prompt.system)]
+    assert len(shared) >= slots[0] > len(REFINE.prompt.system) * 0.8
+    assert "Wed 2026-05-20" in given
+
+
+def test_the_prompt_is_no_longer_than_it_may_be() -> None:
+    fixed = [re.sub(r"\{\{\w+\}\}", "", text) for text in (REFINE.prompt.system, REFINE.prompt.user)]
+    assert sum(map(len, fixed)) <= 4500
+
+
+HOSTILE_NAME = f"Bo{HOSTILE}" * 9
+
+
+def test_of_several_people_the_one_that_does_not_fit_is_named() -> None:
+    ana, bo = (
+        [replace(ENTRY, handle=place, subject=name) for place in places]
+        for name, places in (("Ana", (1, 2, 3)), (HOSTILE_NAME, (9,)))
+    )
+
+    odd = refine.several_people([ana, bo])
+    assert odd.startswith("[9] is about Bo")
+    assert "the others about Ana" in odd
+    assert re.findall(r"</?\w+>|\[[1-3]\]", odd) == []
+    assert max(map(len, odd.splitlines())) == len(odd) < 180
+    even = refine.several_people([ana[:1], bo])
+    assert [number in even for number in ("[1] is about Ana", "[9] is about Bo", "the others")] == [True, True, False]
+    assert "not the same person" in refine.several_people([ana, [replace(bo[0], subject="Ana")]])
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\v", "\f", "\x1c"])

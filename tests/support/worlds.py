@@ -124,7 +124,6 @@ def entry(handle: int, content: str, **given: Any) -> LedgerEntry:
         "subject": "Mara",
         "subject_user_id": "mara",
         "valid_from": moment,
-        "created_at": moment,
         "tokens": count_tokens(content),
         "importance": 3,
         "protected": False,
