@@ -102,6 +102,8 @@ class NewMemory:
     source_session_id: str | None = None
     source_message_ids: tuple[UUID, ...] = ()
     relations: tuple[Relation, ...] = ()
+    #: Whose word it is. None: theirs who act.
+    actor_id: str | None = None
 
 
 class Supersession(NamedTuple):

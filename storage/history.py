@@ -6,7 +6,7 @@ The database's functions plan a rollback and act; their rows become records here
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -87,14 +87,32 @@ async def operations_in(
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_in"], values)]
 
 
-async def shared_by(scoped: ScopedTransaction, actor: str) -> tuple[list[UUID], tuple[str, ...]]:
-    """The operations by which somebody's words came into scopes that others read too, and those scope keys."""
+class Shared(NamedTuple):
+    """How somebody's words came into scopes that others read too."""
+
+    ops: list[UUID]
+    scope_keys: tuple[str, ...]
+    #: What came, and what it closed.
+    memory_ids: list[UUID]
+
+
+async def shared_by(scoped: ScopedTransaction, actor: str) -> Shared:
+    """The operations, the scope keys and the memories."""
     rows = await scoped.tuples(_SQL["shared_by"], {"actor": actor})
-    return sorted({op_id for op_id, _ in rows}), tuple(sorted({key for _, key in rows}))
+    return Shared(
+        ops=sorted({op_id for op_id, *_ in rows}),
+        scope_keys=tuple(sorted({key for _, key, _ in rows})),
+        memory_ids=sorted({memory_id for *_, ids in rows for memory_id in ids}),
+    )
 
 
 async def plan_undo(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool
+    scoped: ScopedTransaction,
+    keys: Sequence[str] | None,
+    ops: Sequence[UUID],
+    *,
+    cascade: bool,
+    only: Sequence[UUID] = (),
 ) -> Plan:
     """What undoing operations as one means; reads only.
 
@@ -102,6 +120,7 @@ async def plan_undo(
         keys: of a person, whose memories alone are rolled back; None: as administrator, all.
         ops: the operations; of a rollback in steps, the whole.
         cascade: undoes later operations on the same memories too.
+        only: of all that the operations did, what they did to these memories.
 
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
@@ -110,6 +129,7 @@ async def plan_undo(
     # as the history names what was undone, in each of its rows: many by a digest
     undone = names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
     request = {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
+    request |= {"only": [str(memory_id) for memory_id in only]} if only else {}
     plan = await _plan(scoped, keys, ops, request)
     if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError

@@ -243,6 +243,7 @@ class MemoryBuilder:
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
             tags=tags,
+            actor_id=owner,
             provenance=fact.provenance if fact else "inferred",
         )
 

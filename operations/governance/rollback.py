@@ -92,12 +92,14 @@ async def unshare(actor: Actor, by: str, options: RollbackOptions) -> Rollback:
         MnemicError: as `undo`.
     """
     async with actor.transaction() as scoped:
-        ops, keys = await history.shared_by(scoped, by)
-    if not ops:
+        shared = await history.shared_by(scoped, by)
+    if not shared.ops:
         return Rollback(op_id=None)
-    shared = replace(actor, keys=keys)
+    keys, only = shared.scope_keys, shared.memory_ids
     return await _carry_out(
-        shared, lambda scoped: history.plan_undo(scoped, keys, ops, cascade=options.cascade), options
+        replace(actor, keys=keys),
+        lambda scoped: history.plan_undo(scoped, keys, shared.ops, cascade=options.cascade, only=only),
+        options,
     )
 
 

@@ -65,9 +65,11 @@ having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
 -- shared_by --
--- What somebody's words brought into scopes that others read too, and is still in use there.
-select distinct h.op_id, h.scope_key from history h
- where h.agent_id = %(agent_id)s and h.actor = %(actor)s and h.event = 'ADD'
+-- What somebody's words brought into scopes that others read too, and is still in use there; and what it closed.
+select h.op_id, h.scope_key, array(select m.id union
+                                   select o.id from memories o where o.agent_id = m.agent_id and o.superseded_by = m.id)
+  from memories m join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
+ where m.agent_id = %(agent_id)s and m.actor_id = %(actor)s
    and h.reason in ('formation', 'remember', 'remember_procedure') and split_part(h.scope_key, ':', 1) in ('group', 'agent')
    and (select l.event from history l where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK'
          order by l.seq desc limit 1) in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT');

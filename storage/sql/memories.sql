@@ -8,12 +8,12 @@ with given as (
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
                 search_text text, importance smallint, private boolean, tags text[], provenance text, valid_from timestamptz,
-                source_session_id text, source_message_ids uuid[], relations jsonb)) as g(vec)
+                source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
                           private, tags, provenance, valid_from, source_session_id, actor_id, role, run_id)
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
-           tags, provenance, valid_from, source_session_id, %(actor_id)s, %(role)s, %(run_id)s
+           tags, provenance, valid_from, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category

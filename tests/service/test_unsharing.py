@@ -10,15 +10,19 @@ from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
+    DECISIONS,
     FACTS,
     REFLECTIONS,
     consolidation,
     contents,
+    decision,
+    decisions,
     fact,
     facts,
     reflection,
     reflections,
     say,
+    turns,
 )
 from tests.support.worlds import identity
 
@@ -97,3 +101,25 @@ async def test_what_others_made_of_it_goes_where_that_is_said(memory: Mnemic, mo
 
     await memory.unshare(ANA, cascade=True)
     assert CREW not in await memory.recall_text(BO, "Hello")
+
+
+async def test_of_one_formation_each_member_answers_for_their_own_words_and_takes_back_those_alone(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    old = "The crew meets on Fridays at the pier."
+    await memory.remember(BO, old, category="projects", scope="group")
+    model.answer(FACTS, facts(fact(CREW, 1, scope="group"), fact(BOS, 2, scope="group")))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=CREW)))
+    both = ANA.model_copy(update={"members": ("bo",)})
+    said = [
+        *turns("The crew meets on Mondays at the pier."),
+        *turns(BOS, user="bo", minutes=1),
+        *turns("assistant: ok"),
+    ]
+    await memory.observe(both, said, several_speakers=True)
+    await memory.form(both, force=True)
+    assert {row.content: row.author for row in await memory.memories(BO, ["fact"])} == {CREW: "ana", BOS: "bo"}
+
+    await memory.unshare(ANA)
+    assert await contents(memory, BO) == sorted([BOS, old])
+    assert [row.content for row in await memory.shared(BO)] != []
