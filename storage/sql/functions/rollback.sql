@@ -149,7 +149,7 @@ declare
     begun    uuid[] := asked || whole_operations(agent, array_remove(array[resumed], null));
     ops      uuid[] := operations_after(agent, own, begun);
     later    uuid[] := array(select unnest(ops) except select unnest(begun));
-    only     uuid[] := (select array_agg(o::uuid) from jsonb_array_elements_text(p_request -> 'only') as o);
+    chosen   uuid[] := (select array_agg(o::uuid) from jsonb_array_elements_text(p_request -> 'only') as o);
 begin
     if restored is not null then
         ops := array(select distinct h.op_id from history h
@@ -173,7 +173,7 @@ begin
           from (select h.memory_id as id, min(h.seq) as first from history h
                  where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
                    and (concerns is null or h.scope_key = any(concerns))
-                   and (only is null or h.memory_id = any(only) or h.op_id = any(later))
+                   and (chosen is null or h.memory_id = any(chosen) or h.op_id = any(later))
                  group by h.memory_id) as t
           left join lateral (
                select h.seq, h.op_id, h.after_digest from history h
@@ -210,7 +210,7 @@ begin
          cross join lateral (select coalesce(c.after, c.before) as link) as e
          where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
            and (concerns is null or h.scope_key = any(concerns))
-           and (only is null or (e.link ->> 'from_id')::uuid = any(only) or (e.link ->> 'to_id')::uuid = any(only))
+           and (chosen is null or (e.link ->> 'from_id')::uuid = any(chosen) or (e.link ->> 'to_id')::uuid = any(chosen))
          order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq
     )
     select 'change', id, kind, scope_key, before_state, after_state, version, seq, is_orphan,
