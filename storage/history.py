@@ -98,7 +98,7 @@ class Shared(NamedTuple):
 
 async def shared_by(scoped: ScopedTransaction, actor: str) -> Shared:
     """The operations, the scope keys and the memories."""
-    rows = await scoped.tuples(_SQL["shared_by"], {"actor": actor})
+    rows = await scoped.call("shared_by", actor)
     return Shared(
         ops=sorted({op_id for op_id, *_ in rows}),
         scope_keys=tuple(sorted({key for _, key, _ in rows})),

@@ -64,16 +64,6 @@ select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as 
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
--- shared_by --
--- What somebody's words brought into scopes that others read too, and is still in use there; and what it closed.
-select h.op_id, h.scope_key, array(select m.id union
-                                   select o.id from memories o where o.agent_id = m.agent_id and o.superseded_by = m.id)
-  from memories m join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
- where m.agent_id = %(agent_id)s and m.actor_id = %(actor)s
-   and h.reason in ('formation', 'remember', 'remember_procedure') and split_part(h.scope_key, ':', 1) in ('group', 'agent')
-   and (select l.event from history l where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK'
-         order by l.seq desc limit 1) in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT');
-
 -- operations_in --
 -- What agents did to memories and relations in a session since a moment, or what a refinement did; rollbacks are nobody's
 -- conversation.

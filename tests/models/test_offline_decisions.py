@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput
+from mnemic.state.records import Outdated
 from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
 from tests.support.scripted import turns
 from tests.support.server import Clone
@@ -101,6 +103,13 @@ def written(current: str, *reflections: str, word_limit: int = 400) -> str:
 )
 def test_a_consolidation_lists_what_holds_each_once(current: str, reflections: list[str], text: str) -> None:
     assert written(current, *reflections) == text
+
+
+def test_a_consolidation_lists_nothing_that_has_ended() -> None:
+    had = remembered("Plans for Mara allow for this: Mara is allergic to peanuts.")
+    ended = Outdated(had.id, "user:mara", had.content, True, UUID(int=9), "Mara is allergic to peanuts.", NOW, None)
+    given_ = WriteConsolidationInput("user", "Mara", "Mara rows.", [had], 400, "", NOW.date(), outdated=[ended])
+    assert offline.write_consolidation(given_).text == "Mara rows."
 
 
 @pytest.mark.parametrize(("limit", "text"), [(1, ""), (3, "Mara knits."), (4, "Mara rows. Mara knits."), (6, "all")])

@@ -11,7 +11,7 @@ import pytest
 from mnemic import HistoryEvent, Mnemic
 from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Relation
+from mnemic.state.records import Relation, ScopeSettings
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
@@ -47,6 +47,11 @@ async def lives(
     await say(memory, who, f"I say {text}", "Well.")
 
 
+async def without_consolidations(memory: Mnemic) -> None:
+    """What rests on a fact that a formation closes would be consolidated behind it, by another operation."""
+    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", is_active=False))
+
+
 async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
     """All that a recall says, and what is found; to somebody without a session, whom nothing is announced to."""
     found = await memory.query(identity("ana"), "Where does Ana live with her cats?", top_k=20)
@@ -58,6 +63,7 @@ async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
 async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_again(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
+    await without_consolidations(memory)
     await lives(memory, model, OSLO, who=HERE)
     before = await answer(memory)
     await lives(memory, model, BERGEN, decision(1, "DELETE", 1, text=BERGEN))
@@ -76,6 +82,7 @@ async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_a
 async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
+    await without_consolidations(memory)
     await lives(memory, model, OSLO)
     since = datetime.now(UTC)
     await lives(memory, model, "Ana paints boats.", who=HERE)

@@ -128,6 +128,21 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.id <> all(p_but))
 $$;
 
+-- What somebody's words brought into scopes that others read too, and is still in use there; with what it closed.
+create function shared_by(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select h.op_id, h.scope_key,
+           array(select m.id union select o.id from memories o where o.agent_id = m.agent_id and o.superseded_by = m.id)
+      from memories m join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
+     where m.agent_id = current_setting('mnemic.agent_id') and m.actor_id = p_actor
+       and (session_user = 'mnemic_admin' or h.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
+       and h.reason in ('formation', 'remember', 'remember_procedure')
+       and split_part(h.scope_key, ':', 1) in ('group', 'agent')
+       and (select l.event from history l
+             where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK' order by l.seq desc limit 1)
+           in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT')
+$$;
+
 -- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
 -- is to undo what was done to it since: what changes, what stands against it, and what a step has to know of it. A memory
 -- that was changed later is a conflict: its later operations are listed, and undone too where that is wanted. What the same
