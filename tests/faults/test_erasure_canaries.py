@@ -181,7 +181,7 @@ class Planting:
                 {"role": "user", "content": "Berth ten is free for the crew.", "user": "bo"},
                 {"role": "assistant", "content": "Good."}]  # fmt: skip
         self.model.answer(FACTS, facts(fact(berth, 1, scope="group"),
-                                       fact("Berth ten is free for the crew.", 3, scope="group")))  # fmt: skip
+                                       fact("Berth ten is free for the crew.", 3, scope="group", subject="Berth")))  # fmt: skip
         bos = reflection("The berth list is at the gate.", 3)
         self.model.answer(REFLECTIONS, reflections(session=[reflection(task, 2), bos]))
         await self.memory.observe(SHARED, said, several_speakers=True)

@@ -185,6 +185,19 @@ async def test_a_members_own_order_reaches_the_group_and_who_teaches_alone_tells
     assert shared(superuser, "agent") == {speech.order}
 
 
+@every_language
+@pytest.mark.parametrize("members", [("bo",), ()], ids=["a member", "a guest"])
+async def test_another_speaker_speaks_for_the_group_where_the_host_says_so_and_for_all_never(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, speech: Speech, members: tuple[str, ...]
+) -> None:
+    obey(model, speech.memory, cited=2)
+    who = TEACHER.model_copy(update={"members": members})
+    await form(memory, who, "ok", {"role": "user", "user": "bo", "content": speech.typed})
+
+    assert shared(superuser, "group") == ({speech.memory} if members else set())
+    assert shared(superuser, "agent") == set()
+
+
 SETTINGS = [
     ({"share_with_agent": "open"}, ANA, True, True, 0),
     ({"share_with_agent": "off"}, TEACHER, False, True, 0),
@@ -227,7 +240,7 @@ async def test_of_several_groups_a_draft_names_one_by_its_number(
     assert dict(rows.fetchall()) == dict(
         zip(texts.values(), ("user:ana", "group:crew", "group:board", "user:ana"), strict=True)
     )
-    assert "<group>\n1 Crew\n2 Board\n</group>" in last_prompt(model, FACTS)
+    assert "\ngroup 1 Crew\ngroup 2 Board\n</people>" in last_prompt(model, FACTS)
 
 
 ENGLISH = SPEECHES["English"]

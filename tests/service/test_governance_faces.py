@@ -195,6 +195,7 @@ CALLABLE = {
     "purge_expired",
     "roll_back",
     "set_protection",
+    "shared_by",
     "tells_of_memory",
 }
 _FUNCTIONS = """
