@@ -180,8 +180,8 @@ class Planting:
                 {"role": "assistant", "content": f"So the {self.canary()} list is open."},
                 {"role": "user", "content": "Berth ten is free for the crew.", "user": "bo"},
                 {"role": "assistant", "content": "Good."}]  # fmt: skip
-        self.model.answer(FACTS, facts(fact(berth, 1, scope="group"),
-                                       fact("Berth ten is free for the crew.", 3, scope="group", subject="Berth")))  # fmt: skip
+        free = fact("Berth ten is free for the crew.", 3, scope="group", subject="Berth")
+        self.model.answer(FACTS, facts(fact(berth, 1, scope="group"), free))
         bos = reflection("The berth list is at the gate.", 3)
         self.model.answer(REFLECTIONS, reflections(session=[reflection(task, 2), bos]))
         await self.memory.observe(SHARED, said, several_speakers=True)

@@ -74,6 +74,7 @@ def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
         ("group_ids", ["harbor", "quay"]),
         ("role", "owner"),
         ("teaches_agent", True),
+        ("members", ("mallory",)),
     ],
 )
 def test_a_run_that_names_what_is_not_theirs_is_refused_without_saying_whose_it_is(field: str, value: Any) -> None:
