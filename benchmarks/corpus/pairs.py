@@ -31,7 +31,7 @@ _SAID: Final = datetime(2026, 6, 1, 9, tzinfo=UTC)
 #: Ten changes in one conversation are more than people make; and nothing but facts is looked at.
 _SETTINGS: Final[dict[str, Any]] = {
     "facts_per_ten_messages": 20,
-    "deletions_per_run": 25,
+    "closings_per_message": 3,
     "always_in_context": False,
 }
 
