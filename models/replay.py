@@ -6,6 +6,7 @@ request that reads otherwise has no answer; no text of a prompt is in the file.
 
 import hashlib
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +22,9 @@ Request = dict[str, Any]
 Response = tuple[int, str, bytes]
 
 _ASKED: Final = ("messages", "tools", "response_format")
+#: What a decision is shown of stored facts: which and in what order hangs on the embedder's last digits, and these on
+#: the processor. So an answer names them by their words, and they are no part of the question.
+_KNOWN: Final = re.compile(r"^  known (?:above: .*|(\d+) \[[^\]]*\]: (.+))\n", re.MULTILINE)
 #: Gone for good: no client asks again.
 _NOT_RECORDED: Final = 410
 
@@ -92,23 +96,45 @@ class Exchange(NamedTuple):
     #: A JSON object as it is, any other text as a string, tool calls as `{"tool_calls": [...], "content": ...}`.
     answer: Any
 
-    def message(self) -> dict[str, Any]:
-        """As it comes over the wire."""
+    def message(self, request: "Request") -> dict[str, Any]:
+        """As it comes over the wire, for this request."""
         if isinstance(self.answer, dict) and "tool_calls" in self.answer:
             return {"role": "assistant", **self.answer}
-        text = self.answer if isinstance(self.answer, str) else json.dumps(self.answer, ensure_ascii=False)
+        numbers = {text: number for number, text in _known(request)}
+        answer = _renamed(self.answer, lambda known: numbers.get(known) if isinstance(known, str) else known)
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         return {"role": "assistant", "content": text}
 
 
 def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchange:
     """A request and the message that answered it, as a record keeps them."""
-    asked = json.dumps({name: request.get(name) for name in _ASKED}, sort_keys=True, ensure_ascii=False)
+    messages = [{**said, "content": _KNOWN.sub("", str(said.get("content")))} for said in request["messages"]]
+    asked = json.dumps(
+        {**{name: request.get(name) for name in _ASKED}, "messages": messages}, sort_keys=True, ensure_ascii=False
+    )
     step = schema_name(request) or " ".join(str(request["messages"][0]["content"]).split()[:6])
-    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answered(message))
+    words = dict(_known(request))
+    answer = _renamed(answered(message), lambda number: words.get(number))
+    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answer)
+
+
+def _known(request: Request) -> list[tuple[int, str]]:
+    """The stored facts that a decision is shown, by their numbers."""
+    shown = (match.groups() for said in request["messages"] for match in _KNOWN.finditer(str(said.get("content"))))
+    return [(int(number), text) for number, text in shown if number]
+
+
+def _renamed(answer: Any, name: Callable[[Any], Any]) -> Any:
+    """An answer whose decisions name what is known otherwise; what has no such name is left out."""
+    decisions = answer.get("decisions") if isinstance(answer, dict) else None
+    if not isinstance(decisions, list) or not all(isinstance(one, dict) for one in decisions):
+        return answer
+    named = [[new for old in one.get("known") or [] if (new := name(old)) is not None] for one in decisions]
+    return {**answer, "decisions": [{**one, "known": known} for one, known in zip(decisions, named, strict=True)]}
 
 
 def answered(message: dict[str, Any]) -> Any:
-    """What a message answers, as a record keeps it."""
+    """What a message answers."""
     text = message.get("content") or ""
     if calls := message.get("tool_calls"):
         return {"tool_calls": calls, "content": text}
@@ -164,7 +190,7 @@ class Replay(LoopbackServer):
         """The recorded answer, or a refusal that says to record anew."""
         asked = exchange(request, self.session, {})
         known = self._record.get(asked.key)
-        message = known.message() if known else self._otherwise and self._otherwise(asked, request)
+        message = known.message(request) if known else self._otherwise and self._otherwise(asked, request)
         if message is None:
             self.missing[asked.step] += 1
             return refusal(_NOT_RECORDED, "not_recorded", self._problem())

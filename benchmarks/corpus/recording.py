@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from mnemic.models.replay import Exchange, Replay, Request, answered, read_record
+from mnemic.models.replay import Exchange, Replay, Request, exchange, read_record
 from mnemic.service.cli.talks import Talks
 
 FOLDER: Final = Path(__file__).parent / "recorded"
@@ -57,7 +57,7 @@ class Recorder(Replay):
         answer = httpx.post(f"{self._url}/chat/completions", json=request, headers=key, timeout=_SECONDS)
         answer.raise_for_status()
         message: dict[str, Any] = answer.json()["choices"][0]["message"]
-        self._write([asked._replace(answer=answered(message))], "a")
+        self._write([exchange(request, asked.session, message)], "a")
         return message
 
     def _write(self, exchanges: Iterable[Exchange], mode: str) -> None:

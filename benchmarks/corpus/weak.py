@@ -39,7 +39,7 @@ class Weak:
             answer = {"decisions": list(_decisions(answer.get("decisions") or [], random))}
         elif isinstance(answer, dict):
             answer = _weakened(answer, random)
-        return Exchange("", "", "", answer).message()
+        return Exchange("", "", "", answer).message(request)
 
     def _nearest(self, asked: Exchange) -> Any:
         of_step = [one for one in self._record if one.step == asked.step]

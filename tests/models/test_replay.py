@@ -44,6 +44,22 @@ async def test_a_recorded_answer_is_given_for_the_same_request_and_any_other_say
         await written(it, ASKED._replace(owner="Bo"))
 
 
+def test_a_decision_names_stored_facts_by_their_words_wherever_they_stand() -> None:
+    new, rows, hives = "new 1 [2026-05-20; user Ana]: Ana sails.\n", "Ana rows.\n", "Ana has two hives.\n"
+    asked, later = (
+        {"messages": [{"role": "user", "content": f"{new}{''.join(known)}"}]}
+        for known in (
+            (f"  known 1 [2026-02-01]: {rows}", f"  known 2 [2026-02-01]: {hives}", "  known above: 1\n"),
+            (f"  known 1 [2026-02-01; group Crew]: {hives}", f"  known 2 [2026-02-01]: {rows}"),
+        )
+    )
+    decided = {"decisions": [{"fact": 1, "event": "DELETE", "known": [1], "text": "Ana sails."}]}
+    kept, same = (exchange(request, "01", {"content": json.dumps(decided)}) for request in (asked, later))
+    assert kept.key == same.key
+    assert json.loads(kept.message(asked)["content"]) == decided
+    assert json.loads(kept.message(later)["content"])["decisions"][0]["known"] == [2]
+
+
 def test_text_and_tool_calls_come_back_as_they_were() -> None:
     request = {"messages": [{"role": "system", "content": "You tidy a memory that has grown."}]}
     for message in (
@@ -53,7 +69,7 @@ def test_text_and_tool_calls_come_back_as_they_were() -> None:
     ):
         kept = exchange(request, "01", message)
         assert kept.step == "You tidy a memory that has"
-        assert Exchange(**json.loads(json.dumps(kept._asdict()))).message() == message
+        assert Exchange(**json.loads(json.dumps(kept._asdict()))).message(request) == message
 
 
 @pytest.mark.parametrize("content", [None, "[", "{}", '{"key": 1}'])
