@@ -14,7 +14,7 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.prompts.refine import COMPLETING, RefineInput
+from mnemic.prompts.refine import COMPLETING, ENDED, RefineInput
 from mnemic.prompts.tools import UNREADABLE_CALL, not_carried_out, unknown_tool
 from mnemic.state.checking import validate
 from mnemic.state.graphs import Lease
@@ -56,6 +56,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
         "lease": lease,
         "overrides": session.overrides,
         "handles": {},  # a memory has its number once it is shown
+        "told": [],
         "batches": batches,
         "batch": 1,
         "turns": [],
@@ -71,6 +72,7 @@ def refinement_session(resources: Resources, state: RefinementState, runtime: Ru
         identity=identity_of(runtime),
         claim=Claim(UUID(state["refinement_id"] or ""), state["lease"]),
         shown=dict(state["handles"]),
+        told=list(state["told"]),
     )
 
 
@@ -140,13 +142,14 @@ async def call_tools(
     is_over = False
     for place, call in enumerate(turn.calls):
         answer, is_refused = (not_carried_out(MAX_CALLS), True) if place >= MAX_CALLS else await _answer(call, tools)
-        is_over = is_over or (call.name == COMPLETING and not is_refused)
+        is_over = is_over or (call.name == COMPLETING and answer == ENDED)
         answered.append(call._replace(answer=answer))
         # progress, for whoever streams the graph: nothing of what memories say
         runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
     return {
         "turns": [*earlier, turn._replace(calls=tuple(answered))],
         "handles": session.shown,
+        "told": session.told,
         "ending": "completed" if is_over else None,
     }
 

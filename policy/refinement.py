@@ -3,13 +3,13 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mnemic.policy.categories import Categories
 from mnemic.policy.text.details import find_dates, find_numbers
 from mnemic.policy.text.shape import fit
-from mnemic.policy.text.words import FUNCTION_WORDS, folded_words, is_common_word
+from mnemic.policy.text.words import FUNCTION_WORDS, WORD, bare, folded_words, is_common_word, stem
 from mnemic.state.refinement import LedgerEntry
 
 
@@ -46,8 +46,8 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
 
 #: A law may say in a tenth of the words what its many cases said; what keeps less says something else.
 LEAST_KEPT: Final = 0.1
-#: So many letters tell a word whatever its ending.
-_STEM: Final = 5
+#: Shorter words are not told by their beginning.
+_LEAST_CHARS: Final = 4
 _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
 #: Characters of scripts that put no spaces between words; each tells something of its own.
@@ -89,12 +89,33 @@ def _telling(text: str) -> dict[str, int]:
     dates, rest = find_dates(text)
     said = [word for word in folded_words(rest) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)]
     numbers = _digits(rest) | {number for number in find_numbers(rest) if number.isdecimal()}
-    exact = [*numbers, *(part.casefold()[:_STEM] for day in dates for part in day.split()), *_UNSPACED.findall(rest)]
-    return {word[:_STEM]: 1 if is_common_word(word) else 2 for word in said} | dict.fromkeys(exact, 2)
+    exact = [*numbers, *(stem(part.casefold()) for day in dates for part in day.split()), *_UNSPACED.findall(rest)]
+    return {stem(word): 1 if is_common_word(word) else 2 for word in said} | dict.fromkeys(exact, 2)
 
 
 def _digits(text: str) -> set[str]:
     return set(_NUMBER.findall(_GROUPED.sub("", text)))
+
+
+def lost_words(old: Sequence[str], said: Iterable[str], *, named: Sequence[str] = ()) -> tuple[str, ...]:
+    """Telling words of some texts that no other text says, in any ending, as they are written: uncommon ones first.
+
+    Numbers and dates are none: they may change their form, and are compared as details.
+
+    Args:
+        old: the texts that had them.
+        said: all that is still said.
+        named: what is known to be lost.
+    """
+    known = {stem(word) for text in (*said, *named) for word in folded_words(text)}
+    lost: dict[str, str] = {}
+    for word in (bare(word) for text in old for word in WORD.findall(find_dates(text)[1])):
+        folded = word.casefold()
+        if len(folded) < _LEAST_CHARS or folded in FUNCTION_WORDS or _UNSPACED.search(folded) or find_numbers(folded):
+            continue
+        if stem(folded) not in known:
+            lost.setdefault(stem(folded), word)
+    return tuple(sorted(lost.values(), key=is_common_word))
 
 
 def removable(percent: int, memories: int) -> int:

@@ -12,15 +12,16 @@ from mnemic.prompts.tools import DESCRIPTIONS, described
 from mnemic.state.identity import Scope, display_name
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
-#: Of the details that a new text lacks.
+#: Of the details that a new text lacks, and of the words that a session has lost.
 _MOST_NAMED: Final = 40
+#: Of the words that an edit has lost.
+_MOST_WORDS: Final = 24
 _MOST_CHARS: Final = 80
 #: Of a name in a refusal, which stands outside of any fence.
 _MOST_NAME_CHARS: Final = 40
 #: The tool that ends a session.
 COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
-DELETED: Final = "[{number}] is deleted. You may remove {left} more."
 PROTECTED: Final = "[{number}] is protected from now on."
 #: Refusals that several tools give, or that are too long to stand in their place.
 UNKNOWN: Final = "there is no memory {numbers}: use numbers of the ledger whose memories still exist"
@@ -134,6 +135,23 @@ def render_missing(details: Sequence[str], handle: int) -> str:
     )
 
 
+def render_lost(words: Sequence[str], *, most: int) -> str:
+    """The words that no memory says any more, fenced as data on one line; empty where there are none."""
+    if not words:
+        return ""
+    named = as_data(", ".join(word[:_MOST_CHARS] for word in words[:most]))
+    more = f" (and {len(words) - most} more)" if len(words) > most else ""
+    return f"No memory says any more{more}:\n<lost>\n{named}\n</lost>\nPut back what somebody may ask for."
+
+
+def before_the_end(words: Sequence[str], core: Sequence[LedgerEntry], target: int) -> str:
+    """The answer to a wish to end while there is room for words that the session has lost."""
+    return (
+        f"Not ended yet. {render_lost(words, most=_MOST_NAMED)} There is room for it. "
+        f"Then call {COMPLETING} again. {usage(core, target)}"
+    )
+
+
 def _entry(entry: LedgerEntry) -> str:
     flags = [name for name in ("protected", "pinned", "private") if getattr(entry, name)]
     marks = [
@@ -179,7 +197,24 @@ def usage(core: Sequence[LedgerEntry], target: int) -> str:
     return f"Now {tokens:,} tokens in {len(core)} memories; target {target:,}."
 
 
-def changed(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[int], missing: Sequence[str]) -> str:
+def deleted(number: int, left: int, words: Sequence[str]) -> str:
+    """The answer to a deletion.
+
+    Args:
+        number: of the memory.
+        left: how many more may be removed.
+        words: telling ones that no memory says any more.
+    """
+    return f"[{number}] is deleted. You may remove {left} more. {render_lost(words, most=_MOST_WORDS)}".rstrip()
+
+
+def changed(
+    replaced: Sequence[LedgerEntry],
+    new: LedgerEntry,
+    lost: Sequence[int],
+    missing: Sequence[str],
+    words: Sequence[str],
+) -> str:
     """The answer to a merge, or to the rewriting of a single memory.
 
     Args:
@@ -187,12 +222,14 @@ def changed(replaced: Sequence[LedgerEntry], new: LedgerEntry, lost: Sequence[in
         new: as it is shown from now on.
         lost: numbers of those of which it keeps hardly anything.
         missing: details that it lacks.
+        words: further telling ones that no memory says any more.
     """
     numbers = bracketed([entry.handle for entry in replaced])
     became = f"{numbers} became [{new.handle}]" if len(replaced) > 1 else f"[{new.handle}] is changed"
     sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
-    return f"{became}: {sizes}{losing} {render_missing(missing, new.handle)}"
+    details = render_missing(missing, new.handle)
+    return f"{became}: {sizes}{losing} {details} {render_lost(words, most=_MOST_WORDS)}".rstrip()
 
 
 def bracketed(numbers: Sequence[int]) -> str:

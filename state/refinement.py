@@ -56,6 +56,8 @@ class Budget(NamedTuple):
     most_protected: int
     #: Memories that the session may still take away without keeping them elsewhere.
     removable: int
+    #: Those that it has taken away.
+    removed: int
 
 
 class Batch(NamedTuple):
@@ -129,6 +131,8 @@ class RefinementState(RefinementInput, RefinementResult, total=False):
     overrides: Annotated[dict[str, Any], UntrackedValue]
     #: The memories behind the numbers that the model uses, as it was shown them.
     handles: Annotated[dict[int, LedgerEntry], UntrackedValue]
+    #: The lost words that the model was told of when it first wanted to end.
+    told: Annotated[list[str], UntrackedValue]
     #: The ids of each batch, and which one it is, from 1.
     batches: Annotated[list[list[str]], UntrackedValue]
     batch: Annotated[int, UntrackedValue]

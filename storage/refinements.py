@@ -157,6 +157,11 @@ async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry)
     return await scoped.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
 
 
+async def all_originals(scoped: ScopedTransaction, claim: Claim) -> list[Original]:
+    """What every memory that the session has touched said when it began."""
+    return await scoped.rows(Original, _SQL["originals"], {"ids": None, "id": claim.id})
+
+
 async def done(scoped: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
     """How many memories a session has dealt with, by what it did, as the history tells it."""
     return dict(await scoped.tuples(_SQL["done"], {"id": refinement_id}))

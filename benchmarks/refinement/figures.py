@@ -29,7 +29,7 @@ class Figures:
     answers_kept: float
     #: Texts of the protected memories.
     protected: tuple[str, ...]
-    #: Protected ones whose text is no original's any more: none may be.
+    #: Those that say something else than when they were protected, or are gone: none may be.
     protected_changed: int
 
 
@@ -38,7 +38,7 @@ def figures(refined: Refined) -> Figures:
     old = refined.core.memories
     living = {id_: memory.content for memory in refined.after for id_ in refined.taken[memory.id]}
     wanted = [([given], living.get(id_, "")) for id_, given in refined.before.items()]
-    shielded = [memory for memory in refined.after if memory.protected]
+    said = {memory.id: memory.content for memory in refined.after}
     return Figures(
         memories_before=len(old),
         memories_after=len(refined.after),
@@ -47,10 +47,8 @@ def figures(refined: Refined) -> Figures:
         kept_whole=_kept([(old, "\n".join(memory.content for memory in refined.after))]),
         kept_each=_kept(wanted),
         answers_kept=_answers_kept(refined, living),
-        protected=tuple(memory.content for memory in shielded),
-        protected_changed=sum(
-            memory.id not in refined.before or refined.before[memory.id].text != memory.content for memory in shielded
-        ),
+        protected=tuple(memory.content for memory in refined.after if memory.protected),
+        protected_changed=sum(said.get(id_) != text for id_, text in refined.protected.items()),
     )
 
 

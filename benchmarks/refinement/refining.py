@@ -25,6 +25,11 @@ from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 
 _MERGED = "select from_id, to_id from relations where agent_id = %(agent_id)s and relation_type = 'merged_from'"
+#: Each with its text when it was protected.
+_PROTECTED = """
+select h.memory_id, c.after ->> 'content' from history h join history_contents c using (agent_id, seq)
+ where h.agent_id = %(agent_id)s and h.event = 'PROTECT'
+"""
 
 
 class Calls(AsyncCallbackHandler):
@@ -50,6 +55,8 @@ class Refined:
     #: The living memories, and the original ones that each took in, itself among them where it is one.
     after: Sequence[Memory]
     taken: Mapping[UUID, Sequence[UUID]]
+    #: What each protected memory said when it was protected.
+    protected: Mapping[UUID, str]
 
 
 async def refine(resources: Resources, core: Core, today: date | None = None) -> Refined:
@@ -74,8 +81,9 @@ async def refine(resources: Resources, core: Core, today: date | None = None) ->
         calls.refused += done["refused"]
     after = await service.memories(who, ("core", "reflection"))
     async with resources.database.scoped(who) as scoped:
-        merged = await scoped.tuples(_MERGED, {})
-    return Refined(core=core, calls=calls, before=before, after=after, taken=_taken(after, merged, before))
+        merged, protected = await scoped.tuples(_MERGED, {}), await scoped.tuples(_PROTECTED, {})
+    taken = _taken(after, merged, before)
+    return Refined(core=core, calls=calls, before=before, after=after, taken=taken, protected=dict(protected))
 
 
 async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Given]) -> None:

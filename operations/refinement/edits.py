@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from typing import Final
 from uuid import UUID
 
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
-from mnemic.policy.refinement import merged_category
+from mnemic.policy.refinement import lost_words, merged_category
 from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
@@ -21,9 +22,12 @@ from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.storage import memories, refinements
+from mnemic.storage.refinements import Original
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
+#: So far below its target a session has room for words that it has lost.
+_ROOM_PERCENT: Final = 2
 
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
@@ -105,16 +109,18 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         RefinementRefusedError: it may not be deleted, or too many have been; nothing was written.
     """
 
-    async def act(editor: CoreMemoryEditor) -> int:
+    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], int]:
         (entry,) = editor.require_editable(id)
-        _, left = await editor.count_lost(await editor.replaced(entry), "")
+        replaced = await editor.replaced(entry)
+        _, left = await editor.count_lost(replaced, "")
         await memories.see_categories(editor.scoped, None)
         await memories.forget(editor.scoped, entry)
         await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
-        return left
+        return replaced, left
 
-    left, after = await session.run_operation("delete", act)
-    return f"{answers.DELETED.format(number=id, left=left)} {answers.usage(after, session.settings.refinement_target)}"
+    (replaced, left), after = await session.run_operation("delete", act)
+    words = _lost_words([original for _, parts in replaced for original in parts], after)
+    return f"{answers.deleted(id, left, words)} {answers.usage(after, session.settings.refinement_target)}"
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
@@ -145,19 +151,46 @@ def _changed(
     originals = [original for _, parts in replaced for original in parts]
     # of all that went in, so that what an earlier step left out is named until it is mended
     lacking = missing_details([one.content for one in originals], new.content, [one.since for one in originals])
-    old = [entry for entry, _ in replaced]
-    return f"{answers.changed(old, new, lost, lacking)} {answers.usage(after, session.settings.refinement_target)}"
+    words, old = _lost_words(originals, after, named=lacking), [entry for entry, _ in replaced]
+    answer = answers.changed(old, new, lost, lacking, words)
+    return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
+
+
+def _lost_words(
+    originals: Sequence[Original], after: Sequence[LedgerEntry], *, named: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What no core memory says any more; the ledger shows of each also whom it is about."""
+    said = [text for entry in after for text in (entry.subject, entry.content)]
+    return lost_words([one.content for one in originals], said, named=named)
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
-    """Ends the session because its agent says so.
+    """Ends the session because its agent says so; at first it is told what got lost, if there is room for that.
 
     Raises:
         RefinementRefusedError: the summary is empty or repeats itself; nothing was written.
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    await finish(session, "completed", _require_text(" ".join(clean_text(summary).split())))
+    text = _require_text(" ".join(clean_text(summary).split()))
+    if not session.told and (lost := await _lost_with_room(session)):
+        return lost
+    await finish(session, "completed", text)
     return answers.ENDED
+
+
+async def _lost_with_room(session: RefinementSession) -> str | None:
+    """What is told before the end; None where nothing got lost, or the target leaves no room to put it back."""
+
+    async def act(scoped: ScopedTransaction) -> tuple[list[Original], list[LedgerEntry]]:
+        return await refinements.all_originals(scoped, session.claim), await refinements.ledger(scoped)
+
+    originals, after = await session.transact(act)
+    target = session.settings.refinement_target
+    if 100 * sum(entry.tokens for entry in after) >= (100 - _ROOM_PERCENT) * target:
+        return None
+    words = _lost_words(originals, after)
+    session.told.extend(words)
+    return answers.before_the_end(words, after, target) if words else None
 
 
 async def finish(session: RefinementSession, ended: Ended, summary: str = "") -> None:

@@ -37,6 +37,8 @@ class RefinementSession:
     #: The memories as the model was shown them last, by the small numbers that it calls them by: never by their ids,
     #: and the same for the whole run.
     shown: dict[int, LedgerEntry] = field(default_factory=dict)
+    #: The lost words that the model was told of when it first wanted to end.
+    told: list[str] = field(default_factory=list)
 
     @cached_property
     def settings(self) -> Settings:
@@ -88,6 +90,7 @@ class RefinementSession:
             protected=sum(entry.tokens for entry in entries if entry.protected),
             most_protected=self.most_protected,
             removable=max(0, most_removed - progress.removed),
+            removed=progress.removed,
         )
         return Batch(tuple(self.show(entry for entry in entries if str(entry.id) in ids)), budget)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from mnemic.policy.text.details import DATE_WORDS, details, find_dates, find_numbers
-from mnemic.policy.text.words import FUNCTION_WORDS, folded_words, pattern
+from mnemic.policy.text.words import FUNCTION_WORDS, folded_words, pattern, stem
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Provenance
 from mnemic.state.records import Message
@@ -123,11 +123,10 @@ def content_tokens(text: str, least: int = 3) -> frozenset[str]:
     """
     found = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
     for word in folded_words(text):
-        stem = word.removesuffix("s")
         if _PAIRED().search(word):
             found.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        elif len(stem) >= min(least, 4 if word == word.upper() else least) and word not in _TELLS_NOTHING:
-            found.add(stem[:5])
+        elif len(stem(word)) >= min(least, 4 if word == word.upper() else least) and word not in _TELLS_NOTHING:
+            found.add(stem(word))
     return frozenset(found | ({"not"} if details(text).negated else set()))
 
 

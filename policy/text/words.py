@@ -85,6 +85,11 @@ def folded_words(text: str) -> list[str]:
     return [bare(word).casefold() for word in WORD.findall(text)]
 
 
+def stem(word: str) -> str:
+    """The beginning that tells a folded word whatever its ending."""
+    return word.removesuffix("s")[:5]
+
+
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     if not end.group().startswith("."):
         return True

@@ -123,8 +123,11 @@ update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
 
 -- originals --
 -- What memories said when the session began, about whom and since when: of those that it made itself, what went into them.
+-- Without ids: of all that it has touched.
 with recursive part(id) as (
-    select unnest(%(ids)s::uuid[])
+    select unnest(coalesce(%(ids)s::uuid[], array(
+           select h.memory_id from history h
+            where h.agent_id = %(agent_id)s and h.refinement_id = %(id)s and h.memory_id is not null)))
     union
     select r.to_id from part p
       join history h on h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD'

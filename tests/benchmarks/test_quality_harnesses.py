@@ -156,6 +156,7 @@ def refined(merged: str, promise: str) -> Refined:
         before={UUID(int=number): memory for number, memory in enumerate(core.memories, start=1)},
         after=[remembered(merged, number=9), remembered(promise, number=3, protected=True)],
         taken={UUID(int=9): [UUID(int=1), UUID(int=2)], UUID(int=3): [UUID(int=3)]},
+        protected={UUID(int=3): TEXTS[2]},
     )
 
 
@@ -169,6 +170,8 @@ def test_what_is_kept_is_counted_and_what_is_lost_or_moved_or_touched_shows() ->
     assert found.kept_each == pytest.approx(1 - 2 / 6)
     assert found.answers_kept == 0.5
     assert found.protected_changed == 1
+    gone = replace(refined(TEXTS[0], TEXTS[2]), protected={UUID(int=2): TEXTS[1]})
+    assert figures(gone).protected_changed == 1
 
 
 def conversation(name: str, count: int) -> Conversation:

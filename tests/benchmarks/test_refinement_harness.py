@@ -14,9 +14,9 @@ __all__ = ["data"]
 
 
 def run(endpoint: LoopbackModel, data: Path, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """What the model is sent, which merges two and searches; all else may not be."""
+    """What the model is sent, which merges two, searches and protects; all else may not be."""
     turns = [
-        calling(merge(1, 2, into="Ines has a red kayak, speaks Danish."), update(99, "x"), ("forget", {"id": 1})),
+        calling(merge(2, 3, into="Danish Dutch"), update(99, "x"), ("forget", {"id": 1})),
         calling(search(query="Ines"), protect(5), ("update_memory", '{"id": 3, ')),
         calling(complete(""), DONE),
     ]
@@ -38,6 +38,7 @@ def test_a_session_is_told_call_by_call_and_is_sent_the_same_in_every_run(
 
     assert first == second
     assert "Today is Tue 2023-06-20." in first[0]["messages"][0]["content"]  # the newest memory's day
-    assert "tiny: calls: 8 sent, 8 answered, 5 refused" in printed
+    assert "tiny: calls: 8 sent, 8 answered, 4 refused" in printed
     (row,) = [line for line in printed.splitlines() if line.startswith("│ tiny ")]
     assert "4 → 3" in row
+    assert "1, 0 changed" in row  # what was put together and then protected, is as it was protected

@@ -219,7 +219,7 @@ async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
         assert left(superuser) == (True, 1)
         result = await Mnemic(resources).refine(ANA, KEY)
 
-    assert (result["resumed"], result["ended"], result["steps"]) == (True, "completed", 3)
+    assert (result["resumed"], result["ended"], result["steps"]) == (True, "completed", 4)
     check_refined_once(clean_db)
 
 

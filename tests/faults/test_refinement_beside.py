@@ -152,8 +152,8 @@ CREW = "group:crew"
 MAY = "The crew sails from Oslo every single May, with great joy."
 NINE = "The crew eats at nine o'clock, together in the galley."
 MINE = "The crew eats at nine, in the galley."
-#: A change, without which a session leaves no journal.
-REWORDED = update(2, MAY.replace("single ", ""))
+#: A change that loses no telling word, without which a session leaves no journal.
+REWORDED = update(2, MAY.replace("with ", ""))
 #: What the model may do with words that it has read before they were erased.
 REPEATS: dict[str, Call] = {
     "merges": merge(

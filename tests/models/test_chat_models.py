@@ -131,7 +131,7 @@ async def streamed(work: Callable[[], Awaitable[Any]]) -> tuple[str, list[Any]]:
 async def take_turn(endpoint: LoopbackModel) -> tuple[str, Any]:
     """What was seen of a turn whose model breaks off in a call, and that call's arguments."""
     endpoint.answer(offering("shorten"), calling(("shorten", HALF), text=SECRET))
-    budget = Budget(9000, 5000, 0, 2000, 500)
+    budget = Budget(9000, 5000, 0, 2000, 500, 0)
     given = RefineInput("harbor", "", BEGAN.date(), "user", "mara", budget, batch=1, batches=1, ledger=())
     seen, (turn,) = await streamed(lambda: run_turn(given, [shorten], models(endpoint)))
     (call,) = turn.output.calls

@@ -132,7 +132,7 @@ GERMAN, FRENCH, GREEK = "Mara speaks German.", "Mara speaks French.", "Mara spea
 
 
 def given_of(entries: Sequence[LedgerEntry], target: int) -> RefineInput:
-    budget = Budget(tokens_of(entries), target, protected=0, most_protected=target // 4, removable=0)
+    budget = Budget(tokens_of(entries), target, protected=0, most_protected=target // 4, removable=0, removed=0)
     return RefineInput("mara", "", NOW.date(), "agent", "mara", budget, batch=1, batches=1, ledger=tuple(entries))
 
 

@@ -30,7 +30,7 @@ INPUT = RefineInput(
     today=BEGAN.date(),
     scope="user",
     owner="Mara",
-    budget=Budget(now=9000, target=5000, protected=100, most_protected=2000, removable=500),
+    budget=Budget(now=9000, target=5000, protected=100, most_protected=2000, removable=500, removed=0),
     batch=1,
     batches=1,
     ledger=(),

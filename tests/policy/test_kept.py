@@ -72,5 +72,10 @@ def test_what_follows_from_no_date_of_its_own_is_missing(
     assert missing(text, *sources) == lacking
 
 
+def test_one_is_a_number_where_something_follows_that_it_counts() -> None:
+    assert missing("Ana has a kayak.", "Ana has one kayak, after years of wanting one.") == ("1",)
+    assert missing("Ana has a kayak.", "Ana has a kayak; she had been wanting one.") == ()
+
+
 def test_without_a_time_no_number_is_worked_out() -> None:
     assert missing_details(["Ana married three years ago."], "Ana married in 2023.") == ("3",)

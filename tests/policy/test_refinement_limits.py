@@ -11,6 +11,7 @@ from mnemic.policy.categories import load_categories
 from mnemic.policy.refinement import (
     batches,
     lost_memories,
+    lost_words,
     merged_category,
     removable,
 )
@@ -181,3 +182,35 @@ def test_a_merge_is_read_by_no_more_roles_than_any_of_the_merged(names: list[str
 )
 def test_the_category_of_a_merge(names: list[str], merged: str) -> None:
     assert merged_category(names, CATEGORIES) == merged
+
+
+# -- words that nothing says any more
+
+
+def test_lost_are_the_telling_words_that_no_text_says_the_rarer_first_and_each_once() -> None:
+    old = ["Ana thinks the Hammock's ropes are old.", "Ana bought pottery and a hammock at sunset."]
+
+    assert lost_words(old, ["Ana's pottery classes at SUNSETS"]) == ("Hammock", "ropes", "thinks", "bought")
+    assert lost_words(old, ["Ana"], named=["hammock", "ropes of pottery"]) == ("sunset", "thinks", "bought")
+    assert lost_words(old, old) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "She has had it with them.",  # function words
+        "Bo ran to a pub.",  # too short to be told by their beginning
+        "On 9 March 2026, a Monday in April.",  # dates and numbers are details, and may change their form
+        "Two, three or twelve, at 9:30pm in b1234.",
+        "日本の陶芸",  # no words are set apart
+    ],
+)
+def test_what_tells_nothing_or_is_a_detail_of_another_form_is_no_lost_word(text: str) -> None:
+    assert lost_words([text], []) == ()
+
+
+@given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
+def test_a_lost_word_stands_in_the_old_texts_and_not_in_the_new(old: list[str], new: list[str]) -> None:
+    lost = lost_words(old, new)
+    assert lost_words(old, [*new, " ".join(lost)]) == ()
+    assert all(any(word in text for text in old) and not any(word in text.split() for text in new) for word in lost)

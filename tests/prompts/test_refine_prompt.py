@@ -9,7 +9,7 @@ import pytest
 
 from mnemic.prompts import refine
 from mnemic.prompts.loader import parse_prompt
-from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_missing
+from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_lost, render_missing
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.refinement import Budget, LedgerEntry
@@ -63,7 +63,7 @@ def rendered(
     *ledger: LedgerEntry, agent: str = "harbor", persona: str = "A pilot.", scope: Scope = "user", owner: str = "Ana"
 ) -> tuple[str, str]:
     """The system text, and the user's."""
-    budget = Budget(7983, 5000, 300, 1250, 12)
+    budget = Budget(7983, 5000, 300, 1250, 12, 3)
     given = RefineInput(agent, persona, TODAY, scope, owner, budget, batch=2, batches=3, ledger=ledger)
     return REFINE.prompt.render(**given.variables())
 
@@ -164,6 +164,17 @@ def test_missing_details_stay_in_their_fence_on_one_short_line_each_up_to_a_numb
     assert "5 more" in many
     assert "Name39\n</missing>" in many
     assert "<" not in render_missing([], 3)
+
+
+def test_lost_words_stay_in_their_fence_on_one_line_up_to_a_number() -> None:
+    lost = render_lost([f"word{place}" for place in range(30)] + ["long" * 2000], most=24)
+
+    before, *_ = lost.splitlines()
+    assert re.findall(r"</?\w+>", lost) == ["<lost>", "</lost>"]
+    assert "7 more" in before
+    assert lost.partition("<lost>\n")[2].partition("\n</lost>")[0].split(", ")[-1] == "word23"
+    assert len(render_lost(["long" * 2000], most=24)) < 300
+    assert render_lost([], most=24) == ""
 
 
 def test_control_without_escaping_data_leaves_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:

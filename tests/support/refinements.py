@@ -149,7 +149,7 @@ async def play(
     model.chat_requests.clear()
     script(model, *calls, DONE if ends else "That is all.")
     result = await service.refine(who, key, force=True)
-    return answers(model.chat_requests[-1]), result
+    return answers(model.chat_requests[-1])[: len(calls)], result
 
 
 async def refined(
