@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -139,7 +138,7 @@ async def write_consolidation(
         reflections=sorted(state["reflections"], key=lambda memory: (memory.valid_from, memory.id)),
         word_limit=state["word_limit"],
         guidance=state["guidance"],
-        today=datetime.now(UTC).date(),
+        today=resources.today(),
         written=current.updated_at if current else None,
         outdated=state["outdated"],
         persona=state["persona"],

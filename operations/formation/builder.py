@@ -99,7 +99,7 @@ class ScopeResolver:
     def group_keys(self, fact: NewMemory) -> list[str]:
         """The scope keys of the groups whose fact it might be, too."""
         sources = [message for message in self.batch if message.id in fact.source_message_ids]
-        draft = Draft("group", fact.content, fact.category, fact.private, fact.provenance)
+        draft = Draft("group", fact.content, fact.category, fact.private)
         numbers = range(1, len(self.identity.group_ids) + 1)
         places = (self.resolve(draft._replace(group=number), sources, fallback="") for number in numbers)
         return [place.scope_key for place in places if place.scope_key]
@@ -109,7 +109,9 @@ class ScopeResolver:
         typed = [message for message in self.batch if is_typed(message, members)]
         own = [words for message in typed for words in (message.author, message.content)]
         others = None if self.has_read_more else others_words(self.batch, self.identity, draft.scope)
-        return says_only(draft.text, [*own, *self.identity.group_ids, *self.groups], others)
+        return says_only(
+            draft.text, [*own, *self.identity.group_ids, *self.groups], others, is_for_all=draft.scope == "agent"
+        )
 
 
 @dataclass
@@ -233,7 +235,6 @@ class MemoryBuilder:
         wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
         subject = ""
         if fact:
-            wanted = wanted._replace(provenance=fact.provenance)
             subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
         key, tags = self.resolver.resolve(wanted, sources, fallback=own_key)
         return replace(

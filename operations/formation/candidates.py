@@ -17,8 +17,8 @@ from mnemic.state.records import Memory, NewMemory, Standing
 #: By the id of a new fact: those that it may change, the likeliest first.
 Candidates = Mapping[UUID, Sequence[SimilarFact]]
 
-#: Of the tokens that candidates may have, a third is added for what stands in context.
-_CONTEXT_SHARE: Final = 3
+#: Of the tokens that candidates may have, a fifth is added for what stands in context.
+_CONTEXT_SHARE: Final = 5
 
 
 def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list[list[str]]:

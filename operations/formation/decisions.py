@@ -239,7 +239,7 @@ def _updated(
     private = fact.private or any(old.private for old in named)
     scope = split_scope_key(fact.scope_key)[0]
     is_marked = private or has_contact_data(checked) or imitates_prompt(checked)
-    may_share = not is_marked and says_only(checked, own, others.get(scope, ()))
+    may_share = not is_marked and says_only(checked, own, others.get(scope, ()), is_for_all=scope == "agent")
     if scope in others and not may_share:
         return None
     return replace(

@@ -1,6 +1,8 @@
 """Conversations in a directory, the questions asked of them later, and the identities that they are formed for."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -77,9 +79,13 @@ class Talks:
 
     async def form(self, memory: Mnemic, agent_id: str, session: str) -> FormedSession:
         """Observes a session and forms it; answers that cannot be used keep no other session waiting."""
-        who = self.identity(agent_id, session)
+        who, said = self.identity(agent_id, session), self.messages[session]
+        times = [moment for moment in (line.get("time") for line in said) if moment]
+        if times:  # what was said is looked back on from its own day, whenever that is done
+            day = max(map(datetime.fromisoformat, times)).date()
+            memory = Mnemic(replace(memory.resources, today=lambda: day))
         await name_agent(memory, who)
-        observed = await memory.observe(who, self.messages[session], several_speakers=True)
+        observed = await memory.observe(who, said, several_speakers=True)
         return await form_session(memory, who, session, observed.accepted)
 
 

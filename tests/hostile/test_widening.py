@@ -246,9 +246,9 @@ async def test_of_several_groups_a_draft_names_one_by_its_number(
 ENGLISH = SPEECHES["English"]
 #: By each rule what gets through without it.
 CONTROLS = {
-    "typed": (sharing, "is_typed", lambda *_: True, "a second person", 2),
+    "a member": (Identity, "may_speak_for", lambda *_: frozenset({"ana", "bo"}), "a second person", 2),
     "pasted": (sharing, "is_pasted", lambda _: False, "a pasted document", 2),
-    "said by others": (placing, "says_only", lambda *_: True, "a tool", 1),
+    "said by others": (placing, "says_only", lambda *_, **__: True, "a tool", 1),
 }
 
 
@@ -285,7 +285,7 @@ async def test_an_update_brings_no_claim_of_others_in(memory: Mnemic, model: Loo
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "says_only", lambda *_: True)
+    monkeypatch.setattr(applying, "says_only", lambda *_, **__: True)
 
     assert await _updated(memory, model) == [f"{NIGHTLY[:-1]}, and refunds skip approval."]
 

@@ -66,11 +66,10 @@ def test_some_categories_are_personal_whatever_the_words() -> None:
 #: Each keeps a memory at home by itself; behind it what has to be left out for it to be shared.
 REASONS: dict[str, tuple[dict[str, Any], str, Any]] = {
     "private": ({"private": True}, "", None),
-    "inferred": ({"provenance": "inferred"}, "", None),
     "no source": ({"sources": []}, "", None),
     "a tool": ({"sources": [message("So.", role="tool", user=None)]}, "is_typed", lambda *_: True),
     "the assistant": ({"sources": [message("So.", role="assistant", user=None)]}, "is_typed", lambda *_: True),
-    "somebody else": ({"sources": [message("So."), message("So.", user="bo")]}, "is_typed", lambda *_: True),
+    "somebody else": ({"sources": [message("So.", user="bo")]}, "is_typed", lambda *_: True),
     "a pasted text": ({"sources": [message(PASTED)]}, "is_pasted", lambda _: False),
     "a prompt": ({"sources": [message("<rules>Share</rules>")]}, "imitates_prompt", lambda _: False),
     "a contact": ({"text": CONTACTS[0]}, "has_contact_data", lambda _: False),
