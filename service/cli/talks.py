@@ -80,9 +80,9 @@ class Talks:
     async def form(self, memory: Mnemic, agent_id: str, session: str) -> FormedSession:
         """Observes a session and forms it; answers that cannot be used keep no other session waiting."""
         who, said = self.identity(agent_id, session), self.messages[session]
-        times = [moment for moment in (line.get("time") for line in said) if moment]
+        times: list[datetime] = [line["time"] for line in said if line.get("time")]
         if times:  # what was said is looked back on from its own day, whenever that is done
-            day = max(map(datetime.fromisoformat, times)).date()
+            day = max(times).date()
             memory = Mnemic(replace(memory.resources, today=lambda: day))
         await name_agent(memory, who)
         observed = await memory.observe(who, said, several_speakers=True)
