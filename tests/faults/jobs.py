@@ -74,7 +74,8 @@ def script_jobs(model: TrappedModel) -> None:
         text = _text(request)
         if "It lacks these details" not in text:
             return consolidation("Ana cares.")
-        crates = ", ".join(map(str, sorted(crates_in(text))))
+        ended = crates_in(" ".join(re.findall("no longer true: .*", text)))
+        crates = ", ".join(map(str, sorted(crates_in(text) - ended)))
         return consolidation(f"Ana cares, says {word(next(tellings))}, about crates {crates}.")
 
     model.answer(FACTS, tell_fact)

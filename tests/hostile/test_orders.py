@@ -156,7 +156,8 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_operations(superuser, since)
     check_stored(superuser, order)
     assert await shown_to_bo(memory, order) == theirs
-    shown = (await memory.recall(ana(order), order.text, search="always", budget_tokens=8000))["context"]
+    asked = f"Who said {order.text}"  # what only repeats the question is no answer to it
+    shown = (await memory.recall(ana(order), asked, search="always", budget_tokens=8000))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
     check_shown(shown, order)
     assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0
