@@ -8,6 +8,7 @@ from uuid import UUID
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
+from mnemic.operations.closing import still_outdated
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
@@ -96,7 +97,7 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
     if standing is None or not own.is_active or (standing.consolidation and standing.consolidation.protected):
         return None
     settings, (scope, owner) = settings.overridden(part.overrides), split_scope_key(key)
-    outdated = await memories.outdated(scoped, [key])
+    outdated = await still_outdated(scoped, [key])
     parts = {row.part_id for row in outdated}
     # what no longer holds goes first, should there be more than one run takes
     reflections = sorted(
@@ -139,7 +140,7 @@ async def write_consolidation(
         word_limit=state["word_limit"],
         guidance=state["guidance"],
         today=resources.today(),
-        written=current.updated_at if current else None,
+        written=min(current.updated_at.date(), resources.today()) if current else None,
         outdated=state["outdated"],
         persona=state["persona"],
     )
@@ -200,7 +201,7 @@ async def save_consolidation(
 
     async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
-        if _told(await memories.outdated(scoped, [lease.scope_key]), reflections) != state["outdated"]:
+        if _told(await still_outdated(scoped, [lease.scope_key]), reflections) != state["outdated"]:
             raise ConcurrentChangeError
         consolidation_id = await _write(scoped, state)
         await memories.absorb(scoped, consolidation_id, [row.id for row in reflections if row.id not in outdated])

@@ -1,7 +1,7 @@
 """The step that writes the one living text of a scope."""
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Final, NamedTuple
 
 from mnemic.prompts.conversation import as_data, single_line
@@ -40,7 +40,7 @@ class WriteConsolidationInput(NamedTuple):
     guidance: str
     today: date
     #: When the present text was written.
-    written: datetime | None = None
+    written: date | None = None
     #: What no longer holds of what was told.
     outdated: Sequence[Outdated] = ()
     #: Who the agent is, for its own text.

@@ -102,8 +102,8 @@ class Settings(BaseSettings):
     facts_per_ten_messages: PositiveInt = 12
     facts_per_run: PositiveInt = 48
     #: Facts that contradictions may close in one run, for each message that people typed; never below 3. Of the example
-    #: conversations, one of 18 such messages ends 6.
-    closings_per_message: Annotated[float, Field(gt=0)] = 0.5
+    #: conversations, one of 18 such messages ends 12.
+    closings_per_message: Annotated[float, Field(gt=0)] = 1.0
     neighbours: PositiveInt = 5
     #: Stored facts that a decision on a new one is shown at most, and tokens of them in one call.
     candidates_per_fact: PositiveInt = 12

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.operations.closing import still_outdated
 from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
@@ -133,7 +134,7 @@ async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, 
 async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
     """Scope keys with enough unabsorbed reflections for a consolidation, or whose texts say what no longer holds."""
     waiting = await memories.unabsorbed_counts(scoped)
-    outdated = {row.scope_key for row in await memories.outdated(scoped, scoped.scope_keys)}
+    outdated = {row.scope_key for row in await still_outdated(scoped, scoped.scope_keys)}
     overrides = await scopes.scope_settings(scoped)
     due = []
     for key in sorted(waiting.keys() | outdated):

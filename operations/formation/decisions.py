@@ -190,7 +190,10 @@ def apply_decisions(
         elif decision.event == "DELETE":
             still_open = [old for old in named if old.id not in outcome.closing]
             placed, ended = _placed(fact, still_open)
-            outcome.close(outcome.allowed(ended), placed, known.values())
+            is_one_scope = {old.scope_key for old in ended} == {placed.scope_key}
+            # with what still holds of what has ended, where it can be said
+            whole = _updated(placed, decision.text, ended, others) if is_one_scope else None
+            outcome.close(outcome.allowed(ended), whole or placed, known.values())
         elif decision.event == "UPDATE" and is_free and own == named and own:
             updated = _updated(fact, decision.text, named, others)
             outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
