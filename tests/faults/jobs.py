@@ -74,7 +74,7 @@ def script_jobs(model: TrappedModel) -> None:
         text = _text(request)
         if "It lacks these details" not in text:
             return consolidation("Ana cares.")
-        ended = crates_in(" ".join(re.findall("no longer true: .*", text)))
+        ended = crates_in(" ".join(re.findall(r"no longer true: .*? \(since", text)))
         crates = ", ".join(map(str, sorted(crates_in(text) - ended)))
         return consolidation(f"Ana cares, says {word(next(tellings))}, about crates {crates}.")
 

@@ -29,6 +29,7 @@ _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 _WHO = ("identity", "whose", "agent_id")
 #: What a method needs where another argument is the bad one.
 _NEEDED: dict[str, Any] = {
+    "user_id": "ana",
     **_FACT,
     "messages": [_GOOD],
     "title": "Make tea",

@@ -17,7 +17,7 @@ from mnemic.state.records import ScopeSettings
 from mnemic.storage import memories
 from tests.support.audited import assert_chain_is_whole
 from tests.support.erasing import expire
-from tests.support.loopback import LoopbackModel, Request
+from tests.support.loopback import LoopbackModel, Request, schema_name
 from tests.support.mutating import worsen
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -357,3 +357,18 @@ async def test_of_what_somebody_said_in_confidence_a_group_s_text_is_told_nothin
         await chat(memory)
         prompt = last_prompt(model, CONSOLIDATION).partition("<no_longer_true>")[2]
         assert [known(number) in prompt for number in (1, 2, 3)] == [False, False, True]
+
+
+async def test_what_was_only_put_into_other_words_is_not_outdated(clean_db: Clone, model: LoopbackModel) -> None:
+    """The old words of an updated fact are closed, and still hold."""
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "s1", "user", [1])
+        asked = len(model.chat_requests)
+        whole = f"{known(1)[:-1]} and the dinghy."
+        model.answer(FACTS, facts(fact(whole)))
+        model.answer(DECISIONS, decisions(decision(1, "UPDATE", 1, text=whole)))
+        await threshold(memory, 9)
+        await say(memory, ana("s2"), f"I moor the boat {boat(1)} and the dinghy.", *["Well."] * 4)
+        assert [item.content for item in await memory.memories(ana(), ["fact"])] == [whole]
+        assert CONSOLIDATION not in [schema_name(request) for request in model.chat_requests[asked:]]

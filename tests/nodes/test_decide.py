@@ -103,6 +103,14 @@ DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str], list[s
         [BIRD, ALL],
         [OSLO],
     ),
+    "an end that leaves something": (
+        ["Ana lives in Oslo with two cats."], ["Ana lives in Turin."], [decision(1, "DELETE", 1, text=TURIN)], [TURIN],
+        ["Ana lives in Oslo with two cats."],
+    ),
+    "an end with a claim of the model's": (
+        [OSLO], ["Ana lives in Turin."], [decision(1, "DELETE", 1, text="Ana lives in Turin with Bo.")],
+        ["Ana lives in Turin."], [OSLO],
+    ),
     "several at once": ([OSLO, GOAT], [BERGEN], [decision(1, "DELETE", 1, 2)], [BERGEN], [GOAT, OSLO]),
     "a repeat": ([OSLO], [AGAIN], [decision(1, "NONE", 1)], [OSLO], []),
     "a repeat and an end of the same": (

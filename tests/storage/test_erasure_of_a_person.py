@@ -208,11 +208,13 @@ _WITH_SOURCES = (
 )
 _OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n"
 _PARTS_FIRST = partial(test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_before, before=True)
-_ENDED_UP = "select coalesce((c).after ->> 'superseded_by', (c).after ->> 'consolidated_into')::uuid from told"
 #: A rule about what is tied to a person.
 RULES: dict[str, Rule] = {
     "sources stay": (_PARTS_FIRST, "erase_contents", "delete from memory_use", _WITH_SOURCES),
-    "what was taken in tells of what took it": (_PARTS_FIRST, "went_into", _ENDED_UP, "select null::uuid from told"),
+    "what was taken in tells of what took it": (
+        _PARTS_FIRST, "went_into", "in ('ABSORB', 'SUPERSEDE')", "= 'SUPERSEDE'",
+    ),
+    "what was replaced tells of what replaced it": (_PARTS_FIRST, "went_into", "(h).event = 'SUPERSEDE'", "false"),
     "what others remembered stays theirs": (
         test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
         "formed_from", _OWN, "\n",
