@@ -16,7 +16,9 @@ async def still_outdated(scoped: ScopedTransaction, keys: Sequence[str]) -> list
     A fact that was put into other words, or together with another one, holds on: its successor says all of it.
     """
     found = await memories.outdated(scoped, keys)
-    return [row for row in found if row.now is None or not _says_all(row.now, row.content)]
+    held = [row for row in found if row.now is None or not _says_all(row.now, row.content)]
+    # the moments of one operation come in any order, and prompts are to be the same every time
+    return sorted(held, key=lambda row: (row.since.date(), row.content, row.now or "", row.part_id))
 
 
 def _says_all(text: str, old: str) -> bool:

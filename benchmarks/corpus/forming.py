@@ -65,5 +65,6 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
     checks: Counter[str] = Counter()
     for run in (run for one in formed if one.session in listed for run in one.runs):
         checks.update(run["checks"])
-    memories = tuple(item for item in found.values() if item.source_session_id in listed)
+    read = listed | {session for session in talks.messages if talks.identity(agent_id, session).teaches_agent}
+    memories = tuple(item for item in found.values() if item.source_session_id in read)
     return Formed(described=described, memories=memories, checks=checks, sessions=tuple(formed))
