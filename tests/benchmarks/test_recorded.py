@@ -95,7 +95,7 @@ async def test_a_weak_reader_loses_nothing_shares_nothing_wrongly_and_fails_with
         _assert_nothing_shared_wrongly(superuser)
         assert judging.shared_privately(formed.memories) == []
     # where everybody teaches the agent, such a reader does share what nobody meant to
-    await _formed(clean_db, [], Weak(record), share_with_agent="open")
+    await _formed(clean_db, [], Weak(record, 2), share_with_agent="open")
     with pytest.raises(AssertionError, match="agent:"):
         _assert_nothing_shared_wrongly(superuser)
 

@@ -123,3 +123,12 @@ async def test_of_one_formation_each_member_answers_for_their_own_words_and_take
     await memory.unshare(ANA)
     assert await contents(memory, BO) == sorted([BOS, old])
     assert [row.content for row in await memory.shared(BO)] != []
+
+
+async def test_what_a_person_corrected_goes_with_what_they_corrected_it_from(memory: Mnemic) -> None:
+    first = await memory.remember(ANA, CREW, category="projects", scope="group")
+    assert first.id
+    await memory.correct(ANA, first.id, "The crew meets on Tuesdays at the pier.")
+    await memory.unshare(ANA)
+    assert await contents(memory, BO) == []
+    assert await memory.shared(ANA) == []

@@ -136,11 +136,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from memories m join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
      where m.agent_id = current_setting('mnemic.agent_id') and m.actor_id = p_actor
        and (session_user = 'mnemic_admin' or h.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
-       and h.reason in ('formation', 'remember', 'remember_procedure')
+       and h.reason in ('formation', 'remember', 'remember_procedure', 'correct')
        and split_part(h.scope_key, ':', 1) in ('group', 'agent')
        and (select l.event from history l
              where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK' order by l.seq desc limit 1)
-           in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT')
+           in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT', -- and what they corrected themselves
+               (select 'SUPERSEDE' from memories n where n.agent_id = m.agent_id and n.id = m.superseded_by
+                                                    and n.actor_id = p_actor))
 $$;
 
 -- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
