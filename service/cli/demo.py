@@ -118,7 +118,7 @@ async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:
     async with Mnemic.open(**settings) as memory:
         if not quiet:
             if settings:
-                show("Recorded: what a language model answered when these conversations were formed.")
+                show("Recorded answers: a careful reader gave them in the place of a language model.")
             messages, people = sum(map(len, talks.messages.values())), len(talks.people())
             show(verbatim(memory.describe()))
             show(f"Forming memories: {messages} messages, {len(talks.messages)} conversations, {people} people.")
