@@ -60,7 +60,10 @@ Directory = Annotated[
 
 
 AsRecorded = Annotated[
-    bool, typer.Option("--recorded", help="Show what a language model makes of them: its recorded answers, no key.")
+    bool,
+    typer.Option(
+        "--recorded", help="Without a key, by recorded answers: a careful reader gave them in a language model's place."
+    ),
 ]
 
 
@@ -98,7 +101,10 @@ async def demo(directory: Directory = None, recorded: AsRecorded = False, as_jso
         found = await _run(talks, settings, quiet=as_json)
     report(found, _describe(found), as_json=as_json)
     if not as_json and not recorded and talks.record.exists():
-        show("", verbatim("mnemic demo --recorded: the same conversations, as a language model understood them"))
+        show(
+            "",
+            verbatim("mnemic demo --recorded: the same, as a careful reader in a model's place understood it"),
+        )
     exit_if_wrong(any(session.complaints() for session in found.sessions))
 
 

@@ -20,7 +20,7 @@ from mnemic.state.records import ScopeSettings
 
 #: Who shares a conversation with several people in it.
 TEAM: Final = "harbor"
-#: What a language model answered, where somebody has recorded it.
+#: What was answered in a language model's place, where somebody has recorded it.
 _RECORD: Final = "recorded/answers.jsonl"
 #: Each run has an agent of its own; the prompts of all runs call it this.
 _AGENT_NAME: Final = "Assistant"
