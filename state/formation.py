@@ -32,7 +32,6 @@ class SimilarFact:
     version: int
     scope_key: str
     subject: str
-    category: str
     content: str
     dated: datetime
     #: A protected fact counts as known, and no decision may close it.

@@ -105,7 +105,6 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]
                 version=0,
                 scope_key=fact.scope_key,
                 subject=fact.subject,
-                category=fact.category,
                 content=fact.content,
                 dated=fact.valid_from,
                 protected=False,

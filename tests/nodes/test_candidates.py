@@ -160,7 +160,7 @@ def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
 def similar(place: int, content: str, number: int, key: str = "user:ana") -> SimilarFact:
     new = about(content, key=key)
     return SimilarFact(
-        place=place, id=type(new.id)(int=number), version=1, scope_key=key, subject="Ana", category="profile",
+        place=place, id=type(new.id)(int=number), version=1, scope_key=key, subject="Ana",
         content=content, dated=MORNING, protected=False, private=False, importance=3, similarity=0.5,
     )  # fmt: skip
 
