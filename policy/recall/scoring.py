@@ -80,8 +80,10 @@ class RankingContext:
 
     def is_question(self, item: Candidate) -> bool:
         """Whether a message only asks, or is the question itself, asked before: the same words, and no full stop."""
-        if item.kind != "message" or only_asks(item.content):
-            return item.kind == "message"
+        if item.kind != "message":
+            return False
+        if only_asks(item.content):
+            return True
         is_short = len(item.content) <= 2 * len(self.question)
         return is_short and item.content[-1:] not in ".。" and folded(item.content) == folded(self.question)
 
