@@ -6,8 +6,8 @@ request that reads otherwise has no answer; no text of a prompt is in the file.
 
 import hashlib
 import json
-import re
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from mnemic.prompts.extraction import KNOWN_LINE
 from mnemic.state.errors import ConfigurationError, MnemicError, ModelError
 
 Request = dict[str, Any]
@@ -22,9 +23,6 @@ Request = dict[str, Any]
 Response = tuple[int, str, bytes]
 
 _ASKED: Final = ("messages", "tools", "response_format")
-#: What a decision is shown of stored facts: which and in what order hangs on the embedder's last digits, and these on
-#: the processor. So an answer names them by their words, and they are no part of the question.
-_KNOWN: Final = re.compile(r"^  known (?:above: .*|(\d+) \[[^\]]*\]: (.+))\n", re.MULTILINE)
 #: Gone for good: no client asks again.
 _NOT_RECORDED: Final = 410
 
@@ -60,7 +58,7 @@ def refusal(status: int, code: str, message: str) -> Response:
     return status, "application/json", json.dumps(body).encode()
 
 
-class LoopbackServer:
+class LoopbackServer(ABC):
     """Answers requests in threads of its own; a context manager."""
 
     def __init__(self) -> None:
@@ -69,9 +67,9 @@ class LoopbackServer:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
+    @abstractmethod
     def reply_to(self, path: str, request: Request) -> Response:
         """What is sent back; ConnectionAbortedError hangs up."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -107,8 +105,12 @@ class Exchange(NamedTuple):
 
 
 def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchange:
-    """A request and the message that answered it, as a record keeps them."""
-    messages = [{**said, "content": _KNOWN.sub("", str(said.get("content")))} for said in request["messages"]]
+    """A request and the message that answered it, as a record keeps them.
+
+    Which stored facts a decision is shown, and in what order, hangs on the embedder's last digits, and these on the
+    processor. So an answer names them by their words, and they are no part of the key.
+    """
+    messages = [{**said, "content": KNOWN_LINE.sub("", str(said.get("content")))} for said in request["messages"]]
     asked = json.dumps(
         {**{name: request.get(name) for name in _ASKED}, "messages": messages}, sort_keys=True, ensure_ascii=False
     )
@@ -120,7 +122,7 @@ def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchang
 
 def _known(request: Request) -> list[tuple[int, str]]:
     """The stored facts that a decision is shown, by their numbers."""
-    shown = (match.groups() for said in request["messages"] for match in _KNOWN.finditer(str(said.get("content"))))
+    shown = (match.groups() for said in request["messages"] for match in KNOWN_LINE.finditer(str(said.get("content"))))
     return [(int(number), text) for number, text in shown if number]
 
 

@@ -1,9 +1,10 @@
 """The steps of a formation: what a conversation holds, and what each new fact does to the facts already known."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -15,6 +16,10 @@ from mnemic.state.records import Standing
 _OTHERS_CHARS = 160
 #: What would end a part of a shown fact's line.
 _ENDING = str.maketrans("[];", "(),")
+
+
+#: A line of a known fact in the prompt of `decide`: its number and its text; or those that stand above, without.
+KNOWN_LINE: Final = re.compile(r"^  known (?:above: .*|(\d+) \[[^\]]*\]: (.+))\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
