@@ -35,7 +35,7 @@ _WRITTEN: Final[dict[Kind, str]] = {
     "journal": "this tells what a refinement did, which nobody rewrites: undo the refinement where it went wrong",
 }
 _ABSORBED: Final = "this has gone into a consolidation: remember what is right as a core memory beside that"
-_CLOSED: Final = "this memory is no longer in force: look up with memory_query what is, or remember what is right"
+_CLOSED: Final = "this memory is no longer in force: correct the one that took its place, or remember what is right"
 _SHARED: Final = (
     "this memory is shared with others, and the new text may not be: that takes the user's own words, with nothing "
     "personal or private in them. Remember it for this user alone"

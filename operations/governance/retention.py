@@ -90,7 +90,9 @@ def require_known(memory: Memory | None, allowlist: Allowlist) -> Memory:
         InvalidInputError: there is none, or the role may not know of it; it is the same to whoever asks.
     """
     if memory is None or not is_known(memory, allowlist):
-        raise InvalidInputError("no memory of this user or session has this id: look the id up with memory_query")
+        raise InvalidInputError(
+            "no memory of this user or session has this id: search for it, and take the id from there"
+        )
     return memory
 
 

@@ -146,12 +146,15 @@ async def memories(
     session: Session = None,
     kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")] = None,
     closed: Closed = False,
+    shared: Annotated[bool, typer.Option("--shared", help="Only what this person brought to others.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the memories of a person, newest first."""
-    kinds = cast("list[Kind] | None", kind) or ALL_KINDS
+    if shared and (kind or closed):
+        raise InvalidInputError("--shared lists what others see today, of every kind: leave out --kind and --closed")
+    kinds, who = cast("list[Kind] | None", kind) or ALL_KINDS, person(agent, user, group, session)
     async with Mnemic.open() as memory:
-        found = await memory.memories(person(agent, user, group, session), kinds, with_closed=closed)
+        found = await memory.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
     report(found, list_memories(found), as_json=as_json, nothing="no memories")
 
 
@@ -168,9 +171,9 @@ def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
 def _row(memory: Memory) -> tuple[object, ...]:
     marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
     what = [", ".join([memory.kind, *marks, *([memory.state] if memory.state != "active" else [])])]
-    if memory.state != "active" and memory.valid_until:
-        what.append(f"until {day(memory.valid_until)}{', now' if memory.superseded_by else ''}")
-        what += [str(memory.superseded_by)] if memory.superseded_by else []
+    if memory.superseded_by:
+        until = f"until {day(memory.valid_until)}, " if memory.valid_until else ""
+        what += [f"{until}now", str(memory.superseded_by)]
     text = memory.content if memory.state != "purged" else plain(_ERASED, "dim")
     return day(memory.valid_from), what, [text, plain(memory.id, "dim")]
 

@@ -23,6 +23,7 @@ from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
+from mnemic.state.identity import display_name
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
@@ -91,7 +92,10 @@ async def unshare(
     async with governing(agent, user, None, group=group, actor=actor, blind="takes back from every group") as acting:
         machine, whose = acting
         take_back = partial(machine.unshare, whose, *([by] if by else []), cascade=cascade, skip_erased=skip_erased)
-        await _carry_out(take_back, options, {"agent": agent, "actor": actor}, yes=yes, as_json=as_json)
+        nothing = f"nothing that {display_name(user or by or '')} brought is shared there"
+        nothing += "" if by else ": groups that --group does not name are left alone"
+        again = {"agent": agent, "actor": actor}
+        await _carry_out(take_back, options, again, nothing, yes=yes, as_json=as_json)
 
 
 async def restore(
@@ -118,6 +122,7 @@ async def _carry_out(
     roll_back: Callable[..., Awaitable[Rollback]],
     options: RollbackOptions,
     again: dict[str, str | None],
+    nothing: str = "nothing would change",
     *,
     yes: bool,
     as_json: bool,
@@ -128,6 +133,7 @@ async def _carry_out(
         roll_back: one undo or restore, all of it given but whether to do it.
         options: how it is to be done.
         again: the options with which `mnemic undo` undoes it again.
+        nothing: what is said where there is nothing to do.
         yes: it was said beforehand.
         as_json: print the result as JSON.
 
@@ -142,7 +148,7 @@ async def _carry_out(
     if not as_json:
         show(*_describe(planned))
         if planned.changes_nothing and not is_refused:
-            say("nothing would change")
+            say(nothing)
     is_wanted = is_refused or not (options.dry_run or planned.changes_nothing)
     obstacle = "as things stand it is refused" if is_refused and not yes else None
     if is_wanted and obstacle is None:

@@ -130,7 +130,7 @@ async def test_what_may_not_be_corrected_stays_and_the_answer_says_what_to_do(
         (guarded, "administrator"),
         (await place(memory, "user:ana", "consolidation", text="Ana is brief."), "as a core memory"),
         (absorbed, "as a core memory"),
-        (gone, "memory_query"),
+        (gone, "took its place"),
     ]
     for memory_id, told in cases:
         error, text = await refusal(memory, memory_id)

@@ -50,6 +50,8 @@ async def _double(db: Database) -> None:
 def test_what_was_shared_is_taken_back_and_an_administrator_undoes_that(
     mnemic: Command, ops: list[UUID], superuser: psycopg.Connection, who: tuple[str, ...]
 ) -> None:
+    listed = json.loads(mnemic("memories", *PERSON, "--group", "crew", "--shared", "--json").stdout)
+    assert [row["content"] for row in listed] == [CREW]
     shown = mnemic("unshare", *who)
     assert (shown.exit_code, states(superuser)[CREW]) == (1, "active")
     assert "memories that would change: 1" in shown.stdout
@@ -59,6 +61,8 @@ def test_what_was_shared_is_taken_back_and_an_administrator_undoes_that(
     command = shlex.split(done.stdout.rpartition("to undo it: ")[2])
     assert mnemic(*command[1:], "--yes").exit_code == 0
     assert states(superuser)[CREW] == "active"
+    stranger = mnemic("unshare", *BLIND, "--by", "nobody")
+    assert (stranger.exit_code, "Nobody" in stranger.stderr) == (0, True)
 
     for wrong in (BLIND, (*PERSON, "--by", "ana"), (*BLIND, "--by", "ana", "--group", "crew")):
         assert mnemic("unshare", *wrong).exit_code == 2
