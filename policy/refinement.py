@@ -48,6 +48,9 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
 LEAST_KEPT: Final = 0.1
 #: Shorter words are not told by their beginning.
 _LEAST_CHARS: Final = 4
+#: Shorter ones tell nothing; what follows the beginning of a word is its ending: calm, calming; collect, collection.
+_LEAST_TELLING: Final = 3
+_LONGEST_ENDING: Final = 3
 _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
 #: Characters of scripts that put no spaces between words; each tells something of its own.
@@ -107,13 +110,15 @@ def lost_words(old: Sequence[str], said: Iterable[str], *, named: Sequence[str] 
         said: all that is still said.
         named: what is known to be lost.
     """
-    known = {stem(word) for text in (*said, *named) for word in folded_words(text)}
+    words = {word for text in (*said, *named) for word in folded_words(text)}
+    known = {stem(word) for word in words}
+    beginnings = {word[:length] for word in words for length in range(_LEAST_CHARS, len(word) + 1)}
     lost: dict[str, str] = {}
     for word in (bare(word) for text in old for word in WORD.findall(find_dates(text)[1])):
         folded = word.casefold()
-        if len(folded) < _LEAST_CHARS or folded in FUNCTION_WORDS or _UNSPACED.search(folded) or find_numbers(folded):
+        if len(folded) < _LEAST_TELLING or folded in FUNCTION_WORDS or _UNSPACED.search(folded) or find_numbers(folded):
             continue
-        if stem(folded) not in known:
+        if stem(folded) not in known and folded[: max(_LEAST_CHARS, len(folded) - _LONGEST_ENDING)] not in beginnings:
             lost.setdefault(stem(folded), word)
     return tuple(sorted(lost.values(), key=is_common_word))
 

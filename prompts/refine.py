@@ -135,13 +135,19 @@ def render_missing(details: Sequence[str], handle: int) -> str:
     )
 
 
-def render_lost(words: Sequence[str], *, most: int) -> str:
-    """The words that no memory says any more, fenced as data on one line; empty where there are none."""
+def render_lost(words: Sequence[str], *, most: int, who: str = "No memory says any more") -> str:
+    """Words that are lost, fenced as data on one line; empty where there are none.
+
+    Args:
+        words: telling ones.
+        most: how many are named.
+        who: does not say them any more.
+    """
     if not words:
         return ""
     named = as_data(", ".join(word[:_MOST_CHARS] for word in words[:most]))
     more = f" (and {len(words) - most} more)" if len(words) > most else ""
-    return f"No memory says any more{more}:\n<lost>\n{named}\n</lost>\nPut back what somebody may ask for."
+    return f"{who}{more}:\n<lost>\n{named}\n</lost>\nPut back what somebody may ask for."
 
 
 def before_the_end(words: Sequence[str], core: Sequence[LedgerEntry], target: int) -> str:
@@ -222,14 +228,15 @@ def changed(
         new: as it is shown from now on.
         lost: numbers of those of which it keeps hardly anything.
         missing: details that it lacks.
-        words: further telling ones that no memory says any more.
+        words: further telling ones that it lacks.
     """
     numbers = bracketed([entry.handle for entry in replaced])
     became = f"{numbers} became [{new.handle}]" if len(replaced) > 1 else f"[{new.handle}] is changed"
     sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
     details = render_missing(missing, new.handle)
-    return f"{became}: {sizes}{losing} {details} {render_lost(words, most=_MOST_WORDS)}".rstrip()
+    lacking = render_lost(words, most=_MOST_WORDS, who="It does not say any more")
+    return f"{became}: {sizes}{losing} {details} {lacking}".rstrip()
 
 
 def bracketed(numbers: Sequence[int]) -> str:

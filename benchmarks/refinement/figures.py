@@ -7,7 +7,7 @@ from uuid import UUID
 from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement.cores import Given
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.details import find_numbers
+from mnemic.policy.text.details import DATE_WORDS, find_numbers
 from mnemic.policy.text.kept import compared_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
@@ -25,7 +25,8 @@ class Figures:
     kept_whole: float
     #: Of each memory's, those that stand in the living memory that took it in.
     kept_each: float
-    #: Of the words of the answers to questions that the memories said, those that are still said where they went.
+    #: Of the words of the answers to questions that the memories said, those that are still said where they went. Those
+    #: that tell when are dates, or became some: `last Friday`, `a week ago`.
     answers_kept: float
     #: Texts of the protected memories.
     protected: tuple[str, ...]
@@ -66,10 +67,13 @@ def _answers_kept(refined: Refined, living: Mapping[UUID, str]) -> float:
     said = kept = 0
     for question in refined.core.questions:
         ids = [id_ for id_, given in refined.before.items() if given.turn_ids & question.evidence]
-        words = _stems(question.answer) & _stems(" ".join(refined.before[id_].text for id_ in ids))
+        words = (_stems(question.answer) - _TIMES) & _stems(" ".join(refined.before[id_].text for id_ in ids))
         said += len(words)
         kept += len(words & _stems(" ".join(living.get(id_, "") for id_ in ids)))
     return kept / max(1, said)
+
+
+_TIMES = {stem(word) for word in [*DATE_WORDS, "day", "week", "weekend", "month", "year"]}
 
 
 def _stems(text: str) -> set[str]:

@@ -151,17 +151,16 @@ def _changed(
     originals = [original for _, parts in replaced for original in parts]
     # of all that went in, so that what an earlier step left out is named until it is mended
     lacking = missing_details([one.content for one in originals], new.content, [one.since for one in originals])
-    words, old = _lost_words(originals, after, named=lacking), [entry for entry, _ in replaced]
-    answer = answers.changed(old, new, lost, lacking, words)
+    # what stands elsewhere does not help whoever looks for this
+    words = lost_words([one.content for one in originals], [new.subject, new.content], named=lacking)
+    answer = answers.changed([entry for entry, _ in replaced], new, lost, lacking, words)
     return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
 
 
-def _lost_words(
-    originals: Sequence[Original], after: Sequence[LedgerEntry], *, named: Sequence[str] = ()
-) -> tuple[str, ...]:
+def _lost_words(originals: Sequence[Original], after: Sequence[LedgerEntry]) -> tuple[str, ...]:
     """What no core memory says any more; the ledger shows of each also whom it is about."""
     said = [text for entry in after for text in (entry.subject, entry.content)]
-    return lost_words([one.content for one in originals], said, named=named)
+    return lost_words([one.content for one in originals], said)
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
