@@ -155,7 +155,8 @@ async def memories(
     kinds, who = cast("list[Kind] | None", kind) or ALL_KINDS, person(agent, user, group, session)
     async with Mnemic.open() as memory:
         found = await memory.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
-    report(found, list_memories(found), as_json=as_json, nothing="no memories")
+    nothing = "nothing is shared, as far as --group names the groups" if shared else "no memories"
+    report(found, list_memories(found), as_json=as_json, nothing=nothing)
 
 
 def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:

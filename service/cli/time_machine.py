@@ -23,7 +23,6 @@ from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
-from mnemic.state.identity import display_name
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
@@ -92,7 +91,7 @@ async def unshare(
     async with governing(agent, user, None, group=group, actor=actor, blind="takes back from every group") as acting:
         machine, whose = acting
         take_back = partial(machine.unshare, whose, *([by] if by else []), cascade=cascade, skip_erased=skip_erased)
-        nothing = f"nothing that {display_name(user or by or '')} brought is shared there"
+        nothing = f"nothing that {user or by} brought is shared there"
         nothing += "" if by else ": groups that --group does not name are left alone"
         again = {"agent": agent, "actor": actor}
         await _carry_out(take_back, options, again, nothing, yes=yes, as_json=as_json)
