@@ -2,50 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.closing import still_outdated
+from mnemic.operations.consolidation import judged
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
-from mnemic.policy.text.retention import Retention, retention, wanted_share
-from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, new_memory
-from mnemic.policy.text.words import sentences
-from mnemic.policy.text.writing import is_degenerate
-from mnemic.prompts.write_consolidation import (
-    EMPTY_OR_REPEATING,
-    LACKING,
-    MOST_DETAILS,
-    STILL_SAID,
-    TOO_LONG,
-    WRITE_CONSOLIDATION,
-    WriteConsolidationInput,
-)
+from mnemic.policy.text.shape import clean_text, new_memory
+from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import Memory, Outdated, ScopeSettings
-from mnemic.state.settings import Settings
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
-
-_Problem = Literal["too_long", "empty", "degenerate", "outdated"]
-
-
-class _Verdict(NamedTuple):
-    """What a draft is worth."""
-
-    #: Why it cannot be stored, if it cannot.
-    why: _Problem | None
-    kept: Retention
-    #: All that the model should mend; nothing for a good draft.
-    to_mend: list[str]
 
 
 async def collect(state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]) -> ConsolidationState:
@@ -64,20 +39,23 @@ async def collect(state: ConsolidationState, resources: Resources, runtime: Runt
     lease = Lease(work="consolidation", scope_key=key, holder=holder_of(runtime))
     async with release_lease_on_error(resources, identity, lease):
         found = await resources.database.write(
-            identity, lambda scoped: _take_up(scoped, lease, resources.settings, forced=forced)
+            identity, lambda scoped: _take_up(scoped, lease, resources, forced=forced)
         )
     nothing: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None, "reflections": [], "outdated": []}
     return {"scope_key": key, **nothing, **found}
 
 
-async def _take_up(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> ConsolidationState:
-    if await _due(scoped, lease.scope_key, settings, forced=forced) is None:
+async def _take_up(
+    scoped: ScopedTransaction, lease: Lease, resources: Resources, *, forced: bool
+) -> ConsolidationState:
+    settings = resources.settings
+    if await _due(scoped, lease.scope_key, resources, forced=forced) is None:
         return {"outcome": "not_due"}
     failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
         return {"outcome": "busy" if await leases.waits_for(scoped, lease) == "leased" else "backoff"}
     # read again under the lease: who held it until now has changed what was read before
-    due = await _due(scoped, lease.scope_key, settings, forced=forced)
+    due = await _due(scoped, lease.scope_key, resources, forced=forced)
     if due is None:
         await leases.finish(scoped, lease)
         return {"outcome": "not_due"}
@@ -86,7 +64,7 @@ async def _take_up(scoped: ScopedTransaction, lease: Lease, settings: Settings, 
     return {**due, "lease": lease, "reflections": taken, "outdated": _told(due["outdated"], taken)}
 
 
-async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, forced: bool) -> ConsolidationState | None:
+async def _due(scoped: ScopedTransaction, key: str, resources: Resources, *, forced: bool) -> ConsolidationState | None:
     """What waits in the scope key; None where that is too little, or may not be touched.
 
     What no longer holds must not stay in context until enough has come together.
@@ -96,8 +74,8 @@ async def _due(scoped: ScopedTransaction, key: str, settings: Settings, *, force
     standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
     if standing is None or not own.is_active or (standing.consolidation and standing.consolidation.protected):
         return None
-    settings, (scope, owner) = settings.overridden(part.overrides), split_scope_key(key)
-    outdated = await still_outdated(scoped, [key])
+    settings, (scope, owner) = resources.settings.overridden(part.overrides), split_scope_key(key)
+    outdated = await memories.outdated(scoped, [key], resources.categories.personal)
     parts = {row.part_id for row in outdated}
     # what no longer holds goes first, should there be more than one run takes
     reflections = sorted(
@@ -148,7 +126,7 @@ async def write_consolidation(
     for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
         draft = clean_text((await metered(resources, identity, writing)).output.text)
-        verdict = _judged(draft, step_input)
+        verdict = judged(draft, step_input)
         usable += [] if verdict.why else [(verdict.kept.share, draft)]
         if not verdict.to_mend:
             break
@@ -158,33 +136,6 @@ async def write_consolidation(
         return {"outcome": "refused", "problem": verdict.why, "absorbed": 0, "kept_share": 1.0, "text": ""}
     share, best = max(usable, key=lambda kept: kept[0])
     return {"text": best, "kept_share": round(share, 3)}
-
-
-def _judged(draft: str, given: WriteConsolidationInput) -> _Verdict:
-    """Everything that is wrong with a draft, so that one repair can mend all of it."""
-    ended = [text for row in given.outdated for text in (row.content, row.part)]
-    sources = [given.current, *(memory.content for memory in given.reflections if memory.content not in ended)]
-    wanted, kept = wanted_share(sources, given.word_limit), retention(sources, draft, ended)
-    words, still = len(draft.split()), _still_said(draft, given.outdated)
-    why: list[_Problem] = []
-    to_mend: list[str] = []
-    if words > given.word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
-        why.append("too_long")
-        to_mend.append(TOO_LONG.format(words=words, word_limit=given.word_limit))
-    if not draft or is_degenerate(draft):
-        why.append("degenerate" if draft else "empty")
-        to_mend.append(EMPTY_OR_REPEATING)
-    if still:
-        why.append("outdated")
-        to_mend.append(STILL_SAID.format(texts=" ".join(still)))
-    if lacking := kept.lacking(wanted):
-        to_mend.append(LACKING.format(details=", ".join(lacking[:MOST_DETAILS])))
-    return _Verdict(why[0] if why else None, kept, to_mend)
-
-
-def _still_said(draft: str, outdated: Sequence[Outdated]) -> list[str]:
-    said = {sentence.casefold() for line in draft.splitlines() for sentence in sentences(line.lstrip("-* "))}
-    return list(dict.fromkeys(row.content for row in outdated if row.content.casefold() in said))
 
 
 async def save_consolidation(
@@ -197,11 +148,11 @@ async def save_consolidation(
     Whoever came second finds another version, writes nothing and leaves the rest for the next run.
     """
     identity, lease, reflections = identity_of(runtime), state["lease"], state["reflections"]
-    outdated = {row.part_id for row in state["outdated"]}
+    outdated, personal = {row.part_id for row in state["outdated"]}, resources.categories.personal
 
     async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
-        if _told(await still_outdated(scoped, [lease.scope_key]), reflections) != state["outdated"]:
+        if _told(await memories.outdated(scoped, [lease.scope_key], personal), reflections) != state["outdated"]:
             raise ConcurrentChangeError
         consolidation_id = await _write(scoped, state)
         await memories.absorb(scoped, consolidation_id, [row.id for row in reflections if row.id not in outdated])

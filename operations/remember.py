@@ -234,7 +234,8 @@ async def permitted_key(
         batch = [replace(word, content=line) for line in draft.text.splitlines()]
     settings = resources.settings if draft.scope == "user" else await agent_settings(resources, identity)
     groups = group_names(identity, {})
-    resolver = ScopeResolver(batch, identity, groups, settings, has_read_more=conversation is not None)
+    has_read_more, personal = conversation is not None, resources.categories.personal
+    resolver = ScopeResolver(batch, identity, groups, settings, personal, has_read_more=has_read_more)
     typed = [message for message in batch if is_typed(message, {identity.user_id})]
     unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
     return resolver.resolve(unnumbered, typed, fallback=fallback)

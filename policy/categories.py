@@ -34,6 +34,8 @@ class Category(_Part):
     rag_length: Annotated[int, Field(ge=1, le=100)] = 30
     #: Whether formation may put what was said into it.
     formed: bool = True
+    #: Whether it is a person's own, and shared with nobody.
+    personal: bool = False
     #: What belongs into it, as the prompts of extraction say it; without that its name stands alone.
     meaning: Annotated[str, Field(max_length=90)] = ""
 
@@ -76,6 +78,11 @@ class Categories(NamedTuple):
     def formed(self) -> tuple[str, ...]:
         """Categories that formation may choose from."""
         return tuple(name for name, category in self.by_name.items() if category.formed)
+
+    @property
+    def personal(self) -> frozenset[str]:
+        """Categories that are a person's own, whatever the words."""
+        return frozenset(name for name, category in self.by_name.items() if category.personal)
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:

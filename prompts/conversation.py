@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
 from email.utils import format_datetime
+from itertools import groupby
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from mnemic.state.kinds import Role
 
-_SQUARE = str.maketrans("()", "[]")
+#: What ends a name, or begins a role.
+_MARKS = str.maketrans("():", "[];")
 
 
 class Line(NamedTuple):
@@ -70,28 +72,30 @@ def single_line(text: str) -> str:
 
 
 def render_lines(lines: Iterable[Line], *, others: int | None = None) -> str:
-    """`3 [Mon 2026-03-02 09:14] Ana (user): text`, one message after the other, in UTC.
+    """`3 [09:14] Ana: text`, one message after the other, in UTC, below their day: `Mon 2026-03-02`.
 
-    With the weekday and the time, "next Tuesday" and "tonight" are dates.
-    Further lines of a message are set in, so that nobody's words can pass for another numbered message; a name stands
-    on one line and without round brackets, so that no name can pass for another role's words.
+    With the weekday and the time, "next Tuesday" and "tonight" are dates. All but users have their role in brackets.
+    Further lines of a message are set in, so that nobody's words can pass for another message or day; a name stands
+    on one line, without colon and round brackets, so that no name can pass for another's words, or another role's.
 
     Args:
         others: how many characters are shown of a message that is no user's; None: all.
     """
-    return "\n".join(
-        f"{line.number} [{_moment(line.said_at)}] {single_line(line.speaker.translate(_SQUARE))} ({line.role}): "
-        f"{indented(line.content if line.role == 'user' else _beginning(line.content, others))}"
-        for line in lines
-    )
+    shown = []
+    for day, said in groupby(lines, key=lambda line: on_day(line.said_at)):
+        shown += [day, *(_said(line, others) for line in said)]
+    return "\n".join(shown)
+
+
+def _said(line: Line, others: int | None) -> str:
+    text = line.content if line.role == "user" else _beginning(line.content, others)
+    speaker = single_line(line.speaker.translate(_MARKS))
+    role = "" if line.role == "user" else f" ({line.role})"
+    return f"{line.number} [{line.said_at:%H:%M}] {speaker}{role}: {indented(text)}"
 
 
 def _beginning(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
-
-
-def _moment(moment: datetime) -> str:
-    return f"{on_day(moment)} {moment:%H:%M}"
 
 
 def on_day(day: date) -> str:

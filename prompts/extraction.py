@@ -52,9 +52,9 @@ class ExtractionInput:
             "exchange": render_lines(self.lines, others=_OTHERS_CHARS),
             "people": self.people.lines(),
             "language": single_line(self.language),
-            "guidance": as_data(self.guidance or "(none)"),
+            "guidance": as_data(self.guidance),
             "limit": str(self.limit),
-            "standing": "\n".join(standing) or "(nothing yet)",
+            "standing": "\n".join(standing),
         }
 
 
@@ -129,14 +129,16 @@ class ShownFact(NamedTuple):
     whose: str = "?"
     subject: str = ""
 
-    def line(self, below: "ShownFact | None" = None) -> str:
+    def line(self, below: "ShownFact | None" = None, *, after: "ShownFact | None" = None) -> str:
         """`3 [2026-03-02; user Ana]: text`; no name in it can pass for another part of it.
 
-        The owner is left out below a new fact of the same one, and the subject where the text names it.
+        The owner is left out below a new fact of the same one, the date after a new fact of the same day, and the
+        subject where the text names it.
         """
         names = [] if below and below.whose == self.whose else [self.whose]
         names += [] if self.subject.casefold() in self.content.casefold() else [f"about {self.subject}"]
-        marks = [f"{self.dated:%Y-%m-%d}", *(single_line(name.translate(_ENDING)) for name in names)]
+        dates = [] if after and after.dated.date() == self.dated.date() else [f"{self.dated:%Y-%m-%d}"]
+        marks = [*dates, *(single_line(name.translate(_ENDING)) for name in names)]
         return f"{self.number} [{'; '.join(marks)}]: {single_line(self.content)}"
 
 
@@ -151,15 +153,15 @@ class DecideInput(NamedTuple):
         """The values of the prompt's slots, escaped; a known fact that was shown before stands there by its number."""
         lines: list[str] = []
         shown: set[int] = set()
-        for new in self.facts:
-            lines.append(f"new {new.line()}")
+        for new, before in zip(self.facts, (None, *self.facts), strict=False):
+            lines.append(f"new {new.line(after=before)}")
             first = [known for known in new.known if known.number not in shown]
             lines += [f"  known {known.line(new)}" for known in first]
             if again := [str(known.number) for known in new.known if known.number in shown]:
                 lines.append(f"  known above: {', '.join(again)}")
             shown.update(known.number for known in first)
         context = "\n".join(f"- {single_line(text)}" for text in self.context)
-        return {"facts": "\n".join(lines), "context": context or "(nothing)"}
+        return {"facts": "\n".join(lines), "context": context}
 
 
 class Decision(StepOutput):

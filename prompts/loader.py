@@ -11,6 +11,7 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Tier
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
+_PART = re.compile(r"\{\{#(\w+)\}\}\n(.*?)\{\{/\1\}\}\n", re.DOTALL)
 _HEADING = re.compile(r"^# (\w+)\n", re.MULTILINE)
 _ITEM = re.compile(r"(?:^|\n+)- (\w+): ")
 
@@ -38,7 +39,7 @@ class Prompt(NamedTuple):
     name: str
     #: Fixed text; but for the one step whose ledger stands in it, nothing said or stored can reach the system role.
     system: str
-    #: Text with a `{{slot}}` for each variable.
+    #: Text with a `{{slot}}` for each variable; what stands between `{{#slot}}` and `{{/slot}}` goes where it is empty.
     user: str
 
     def render(self, **values: str) -> tuple[str, str]:
@@ -46,7 +47,8 @@ class Prompt(NamedTuple):
 
         A slot inside a value stays as it is. A slot without a value is a KeyError.
         """
-        system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in (self.system, self.user))
+        given = (_PART.sub(lambda part: part[2] if values[part[1]] else "", text) for text in (self.system, self.user))
+        system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in given)
         return system, user
 
 

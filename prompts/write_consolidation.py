@@ -59,13 +59,13 @@ class WriteConsolidationInput(NamedTuple):
             "parts": _PARTS[self.scope],
             "today": f"{self.today:%Y-%m-%d}",
             "owner": as_data(self.owner),
-            "persona": as_data(self.persona or "(not described)"),
+            "persona": as_data(self.persona),
             "word_limit": str(self.word_limit),
-            "guidance": as_data(self.guidance or "(none)"),
-            "current": written + as_data(self.current) if self.current else "(none yet)",
+            "guidance": as_data(self.guidance),
+            "current": written + as_data(self.current) if self.current else "",
             "reflections": "\n".join(reflections) or "(none)",
-            "no_longer": "\n".join(dict.fromkeys(map(_ended, self.outdated))) or "(nothing)",
-            "revision": as_data(f"Problems:\n{problems}\nDraft:\n{self.draft}") if self.problems else "(none)",
+            "no_longer": "\n".join(dict.fromkeys(map(_ended, self.outdated))),
+            "revision": as_data(f"Problems:\n{problems}\nDraft:\n{self.draft}") if self.problems else "",
         }
 
 

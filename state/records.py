@@ -112,8 +112,8 @@ class Supersession(NamedTuple):
     old_id: UUID
     old_version: int
     new_id: UUID
-    #: The moment it ceased to hold.
-    until: datetime
+    #: The moment it ceased to hold; None: it holds on, in the words of what replaces it.
+    until: datetime | None
 
 
 class Outdated(NamedTuple):

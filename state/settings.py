@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     neighbours: PositiveInt = 5
     #: Stored facts that a decision on a new one is shown at most, and tokens of them in one call.
     candidates_per_fact: PositiveInt = 12
-    decision_tokens: PositiveInt = 1200
+    decision_tokens: PositiveInt = 1600
     #: Cosine similarity from which a new fact is related to a neighbour. None: from its embedder's fallback band on
     #: (0.55 for models of OpenAI; three of four unrelated pairs reach that with minilm, so its band begins at 0.67).
     link_min: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -2,10 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from mnemic.policy.formation.sharing import PERSONAL_CATEGORIES
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
@@ -99,9 +98,13 @@ async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_i
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
 
 
-async def outdated(scoped: ScopedTransaction, keys: Sequence[str]) -> list[Outdated]:
-    """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first."""
-    values = {"keys": [*keys], "personal": sorted(PERSONAL_CATEGORIES)}
+async def outdated(scoped: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[Outdated]:
+    """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first.
+
+    Args:
+        personal: categories that are a person's own: those who share a scope key are not told of what was in them.
+    """
+    values = {"keys": [*keys], "personal": sorted(personal)}
     return await scoped.rows(Outdated, _SQL["outdated"], values)
 
 

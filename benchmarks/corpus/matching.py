@@ -68,13 +68,15 @@ def matches(groups: Groups, text: str) -> bool:
 
 
 def says(fact: Expected, memory: Memory) -> bool:
-    """Whether the memory says this fact, whenever it was formed.
+    """Whether the memory says this fact to whom it is expected of, whenever it was formed.
 
-    What is expected of a person must be stored as that person's; a team's affairs may also stand with the one who
-    told them.
+    What is a person's own may stand with that person or, unless it is private, with the team; a team's affairs may also
+    stand with the one who told them.
     """
-    of_a_person = fact.scope_key.startswith("user:")
-    return matches(fact.must, memory.content) and (memory.scope_key == fact.scope_key or not of_a_person)
+    scope = fact.scope_key.partition(":")[0]
+    is_there = memory.scope_key == fact.scope_key or scope == "group"
+    is_shared = memory.scope_key.startswith("group:") and not fact.private
+    return matches(fact.must, memory.content) and (is_there or is_shared)
 
 
 def is_about(fact: Expected, memory: Memory) -> bool:

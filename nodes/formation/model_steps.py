@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
-from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, within_tokens
+from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
 from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_names, others_words, speakers
@@ -65,7 +65,15 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
         stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
     update = await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
-    return {**update, "candidates": within_tokens(update["candidates"], settings.decision_tokens, state["names"])}
+    shown = worth_showing(
+        update["facts"],
+        update["candidates"],
+        state["names"],
+        fallback=resources.embedder.bands.fallback,
+        least=most,
+        most_tokens=settings.decision_tokens,
+    )
+    return {**update, "candidates": shown}
 
 
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
@@ -157,7 +165,8 @@ async def _drafts(
 
 def _resolver(state: FormationState, resources: Resources, identity: Identity) -> ScopeResolver:
     settings = resources.settings.overridden(state["overrides"])
-    return ScopeResolver(state["batch"], identity, group_names(identity, state["names"]), settings)
+    groups, personal = group_names(identity, state["names"]), resources.categories.personal
+    return ScopeResolver(state["batch"], identity, groups, settings, personal)
 
 
 def _people(batch: Sequence[Message], identity: Identity, names: Mapping[str, str], settings: Settings) -> People:

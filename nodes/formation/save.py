@@ -2,14 +2,13 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
 from typing import cast
 from uuid import UUID
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.closing import still_outdated
 from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
@@ -61,7 +60,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         if forgotten:
             await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
-        due = await _due(scoped, settings)
+        due = await _due(scoped, settings, resources.categories.personal)
         await leases.finish(scoped, state["lease"])
         kinds: dict[str, int] = dict(Counter(memory.kind for memory in new if memory.id in stored))
         return {"stored": kinds, "superseded": superseded, "unaccounted": len(batch) - len(accounted_for), "due": due}
@@ -131,10 +130,10 @@ async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, 
         )
 
 
-async def _due(scoped: ScopedTransaction, settings: Settings) -> list[str]:
+async def _due(scoped: ScopedTransaction, settings: Settings, personal: Set[str]) -> list[str]:
     """Scope keys with enough unabsorbed reflections for a consolidation, or whose texts say what no longer holds."""
     waiting = await memories.unabsorbed_counts(scoped)
-    outdated = {row.scope_key for row in await still_outdated(scoped, scoped.scope_keys)}
+    outdated = {row.scope_key for row in await memories.outdated(scoped, scoped.scope_keys, personal)}
     overrides = await scopes.scope_settings(scoped)
     due = []
     for key in sorted(waiting.keys() | outdated):

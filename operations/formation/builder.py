@@ -4,7 +4,7 @@ A model's word on a wide scope counts only through the rules of `policy.formatio
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -67,6 +67,8 @@ class ScopeResolver:
     groups: Sequence[str]
     #: The agent's, with what it overrides.
     settings: Settings
+    #: Categories that are a person's own.
+    personal: Set[str]
     #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
     #: only what the user said is shared, and not all that nobody else in the batch said.
     has_read_more: bool = False
@@ -77,7 +79,7 @@ class ScopeResolver:
         What would be everybody's, but for its user who does not teach the agent, is kept there as a candidate.
         """
         owner, members = self._owner(draft), self.identity.may_speak_for(draft.scope)
-        if owner is None or not may_share(draft, sources, members) or not self._was_said(draft):
+        if owner is None or not may_share(draft, sources, members, self.personal) or not self._was_said(draft):
             return Place(fallback)
         if draft.scope == "agent" and not self._teaches:
             return Place(fallback, (CANDIDATE,))

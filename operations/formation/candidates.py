@@ -1,12 +1,15 @@
 """Which stored facts a decision on new ones is shown: those that each may change, as far as they can be read. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, zip_longest
+from math import log, sqrt
 from typing import Final
 from uuid import UUID
 
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.messages.transcript import speakers
+from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.policy.text.words import sentences
 from mnemic.prompts.extraction import DecideInput, ShownFact
@@ -17,8 +20,12 @@ from mnemic.state.records import Memory, NewMemory, Standing
 #: By the id of a new fact: those that it may change, the likeliest first.
 Candidates = Mapping[UUID, Sequence[SimilarFact]]
 
-#: Of the tokens that candidates may have, a fifth is added for what stands in context.
-_CONTEXT_SHARE: Final = 5
+#: Of the tokens that candidates may have, a sixteenth is added for what stands in context.
+_CONTEXT_SHARE: Final = 16
+#: From which sum on two facts are close, and how much the likeness of their words counts beside that of their meaning.
+#: At 1.05 the old flat was not shown to the step that read of the new one.
+_CLOSE: Final = 1.0
+_WORDS_WEIGHT: Final = 1.5
 
 
 def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list[list[str]]:
@@ -35,18 +42,59 @@ def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list
     ]
 
 
-def within_tokens(candidates: Candidates, most: int, names: Mapping[str, str]) -> dict[UUID, list[SimilarFact]]:
-    """The likeliest of each fact, then the next ones, as far as the tokens reach; what is shown twice costs once."""
+def worth_showing(
+    facts: Sequence[NewMemory],
+    candidates: Candidates,
+    names: Mapping[str, str],
+    *,
+    fallback: float,
+    least: int,
+    most_tokens: int,
+) -> dict[UUID, list[SimilarFact]]:
+    """The candidates that are close to their new facts: the likeliest of each, then the next ones.
+
+    Far ones, which share neither words nor meaning, follow as long as fewer than `least` facts are shown in all. What
+    is shown twice costs its tokens once. Of 75 facts that a careful reader's decisions named 72 stay, in three quarters
+    of the characters.
+
+    Args:
+        fallback: the embedder's band in which two facts are related.
+        least: facts that are shown in a call, be they close or not.
+        most_tokens: of all that is shown.
+    """
     kept: dict[UUID, list[SimilarFact]] = {new_id: [] for new_id in candidates}
-    counted: set[UUID] = set()
-    for row in zip_longest(*([(new_id, old) for old in near] for new_id, near in candidates.items())):
-        for new_id, old in filter(None, row):
-            tokens = 0 if old.id in counted else count_tokens(f"  known {_shown(999, old, names).line()}")
-            if tokens <= most:
-                most -= tokens
-                counted.add(old.id)
-                kept[new_id].append(old)
+    shown: set[UUID] = set()
+    rows = zip_longest(*([(new_id, old) for old in near] for new_id, near in candidates.items()))
+    pairs = [pair for row in rows for pair in row if pair]
+    close = _close_pairs(facts, pairs, fallback)
+    for new_id, old in sorted(pairs, key=lambda pair: (pair[0], pair[1].id) not in close):
+        tokens = 0 if old.id in shown else count_tokens(f"  known {_shown(999, old, names).line()}")
+        if tokens <= most_tokens and ((new_id, old.id) in close or len(shown) < least):
+            most_tokens -= tokens
+            shown.add(old.id)
+            kept[new_id].append(old)
     return {new_id: near for new_id, near in kept.items() if near}
+
+
+def _close_pairs(
+    facts: Iterable[NewMemory], pairs: Sequence[tuple[UUID, SimilarFact]], fallback: float
+) -> set[tuple[UUID, UUID]]:
+    """Those of which the cosine of meaning, in parts of the band, and that of words by their rarity add up."""
+    texts = {fact.id: fact.content for fact in facts} | {old.id: old.content for _, old in pairs}
+    told = {item_id: content_tokens(text) for item_id, text in texts.items()}
+    having = Counter(word for words in told.values() for word in words)
+
+    def rarity(words: Iterable[str]) -> float:
+        return sum(log(len(told) / having[word]) for word in words)
+
+    def likeness(a: UUID, b: UUID) -> float:
+        return rarity(told[a] & told[b]) / (sqrt(rarity(told[a]) * rarity(told[b])) or 1)
+
+    return {
+        (new_id, old.id)
+        for new_id, old in pairs
+        if old.similarity / fallback + _WORDS_WEIGHT * likeness(new_id, old.id) >= _CLOSE
+    }
 
 
 def concerned(facts: Iterable[NewMemory], candidates: Candidates) -> list[tuple[NewMemory, dict[int, SimilarFact]]]:
@@ -88,8 +136,8 @@ def standing_lines(standing: Iterable[Standing], names: Mapping[str, str], *, is
 
 
 def _lines(whose: str, memory: Memory) -> list[str]:
-    said = (sentence for line in memory.content.splitlines() for sentence in sentences(line))
-    return [f"[{memory.valid_from:%Y-%m-%d}; {whose}; {memory.kind}]: {sentence}" for sentence in said]
+    first, *further = (sentence for line in memory.content.splitlines() for sentence in sentences(line))
+    return [f"[{memory.valid_from:%Y-%m-%d}; {whose}; {memory.kind}]: {first}", *further]
 
 
 def _shown(number: int, fact: NewMemory | SimilarFact, names: Mapping[str, str]) -> ShownFact:

@@ -135,13 +135,20 @@ class Outcome:
         self.closings -= len(allowed)
         return allowed
 
-    def close(self, named: Sequence[SimilarFact], replacement: NewMemory, shown: Iterable[SimilarFact]) -> None:
+    def close(
+        self,
+        named: Sequence[SimilarFact],
+        replacement: NewMemory,
+        shown: Iterable[SimilarFact],
+        holding: Set[UUID] = frozenset(),
+    ) -> None:
         """The named facts make room for the replacement, unless another one of its scope key says the same.
 
         Args:
             named: what is closed.
             replacement: what is true now.
             shown: the known facts near it.
+            holding: those that hold on, in other words.
         """
         known = {(old.scope_key, old.content) for old in shown}
         batch = {(row.scope_key, row.content) for row in self.facts.values() if row.id != replacement.id}
@@ -149,7 +156,8 @@ class Outcome:
             return
         self.facts[replacement.id] = replacement
         for old in named:
-            self.closing[old.id] = Supersession(old.id, old.version, replacement.id, replacement.valid_from)
+            until = None if old.id in holding else replacement.valid_from
+            self.closing[old.id] = Supersession(old.id, old.version, replacement.id, until)
 
 
 def apply_decisions(
@@ -194,8 +202,10 @@ def apply_decisions(
             whole = _updated(placed, decision.text, ended, others) if is_one_scope else None
             outcome.close(outcome.allowed(ended), whole or placed, known.values())
         elif decision.event == "UPDATE" and is_free and own == named and own:
-            updated = _updated(fact, decision.text, named, others)
-            outcome.close(_renewed(outcome, named, updated) if updated else [], updated or fact, known.values())
+            updated = _updated(fact, decision.text, named, others) or fact
+            holding = {old.id for old in named if not missing_details([old.content], updated.content)}
+            closed = _renewed(outcome, named, updated) if updated is not fact else []
+            outcome.close(closed, updated, known.values(), holding)
     return outcome
 
 

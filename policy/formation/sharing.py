@@ -18,7 +18,7 @@ _PROMPT_MARKS = (
     r"\b(?:user|agent|group|session)[_ ]id\b",
     r"[<＜][ \u200c\u200d]?[/／!?|a-z]|&(?:lt|amp|#\d+);",
     r"\[/?inst\]|```|\{\{|\{\s?\"",
-    r"\[\d{4}-\d\d-\d\d\]|\[\d{1,2} \w{3,9} \d{4}\]",
+    r"\[\d{4}-\d\d-\d\d\]|\[\d{1,2} \w{3,9} \d{4}\]|\d \[\d\d:\d\d\] ",
     r"(?:^|[.!?\n] ?)(?:system|assistant|user|developer|tool):|\((?:system|assistant|user|tool)\):",
 )
 _IMITATIONS = pattern("|".join(_PROMPT_MARKS), re.IGNORECASE)
@@ -28,9 +28,6 @@ def imitates_prompt(text: str) -> bool:
     """Whether a text looks like a part of a prompt: nothing of the kind is shown to others."""
     return bool(_IMITATIONS().search(text))
 
-
-#: What is said in these categories is about a person, whatever the words.
-PERSONAL_CATEGORIES = frozenset({"profile", "preferences", "relationships", "relationship_dynamic"})
 
 _EMAIL = re.compile(r"[\w+%-]@[\w-]{1,63}\.\w{2}")
 #: Telephone, card and account numbers have 7 to 19 digits; separators are few, so that lists of figures are none.
@@ -75,14 +72,14 @@ class Draft(NamedTuple):
     group: int = 0
 
 
-def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]) -> bool:
+def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None], personal: Set[str]) -> bool:
     """Whether a memory may have group or agent scope; else it belongs to its user, whatever a model says.
 
-    It must not be private or of a personal category, be without contact data, and rest on what these members typed: on
-    no part of a prompt, and not on others, a tool, the assistant or a pasted document alone. That it says no more than
-    what members typed is for `says_only` to tell.
+    It must not be private or of one of the personal categories, be without contact data, and rest on what these members
+    typed: on no part of a prompt, and not on others, a tool, the assistant or a pasted document alone. That it says no
+    more than what members typed is for `says_only` to tell.
     """
-    if draft.private or draft.category in PERSONAL_CATEGORIES or has_contact_data(draft.text):
+    if draft.private or draft.category in personal or has_contact_data(draft.text):
         return False
     typed = [message.content for message in sources if is_typed(message, members)]
     return bool(typed) and not any(map(imitates_prompt, [draft.text, *typed]))

@@ -60,9 +60,10 @@ select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(me
        and m.content_hash = md5(g.content)::uuid;
 
 -- supersede --
--- Closes facts that others replace, if they are still as they were read.
+-- Closes facts that others replace, if they are still as they were read. What is only put into other words has no end.
 update memories m
-   set state = 'superseded', superseded_by = g.new_id, valid_until = greatest(m.valid_from, g.valid_until)
+   set state = 'superseded', superseded_by = g.new_id,
+       valid_until = case when g.valid_until is not null then greatest(m.valid_from, g.valid_until) end
   from unnest(%(old_ids)s::uuid[], %(versions)s::integer[], %(new_ids)s::uuid[], %(untils)s::timestamptz[])
        as g(old_id, version, new_id, valid_until)
  where m.agent_id = %(agent_id)s and m.id = g.old_id and m.version = g.version and m.state = 'active'
@@ -79,7 +80,8 @@ returning id;
 -- What no longer holds of what the texts of these scope keys rest on: facts that were closed, though drawn from the same
 -- messages as a reflection that waits, or as one that went into a consolidation which was not written anew since. What
 -- replaced such a fact, or merged it, rests on its messages too. A scope key that others share is not told of what is some
--- person's own affair. What was said anew holds. Looked up row by row, as in insert.
+-- person's own affair. What was said anew holds, and so does what was put into other words. Looked up row by row, as in
+-- insert. The order is the same every time, and so are the prompts: the moments of one operation come in any order.
 with recursive part as materialized (
     select id, scope_key, content, true as is_waiting, '-infinity'::timestamptz as written from memories
      where agent_id = %(agent_id)s and scope_key = any(%(keys)s) and state = 'active' and kind = 'reflection'
@@ -123,14 +125,15 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
   join part p on p.id = d.part_id
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = d.id and scope_key = any(%(scope_keys)s) offset 0) as f
- where f.kind = 'fact' and f.state in ('superseded', 'soft_deleted') and f.updated_at > p.written
+ where f.kind = 'fact' and (f.state = 'superseded' and f.valid_until is not null or f.state = 'soft_deleted')
+   and f.updated_at > p.written
    and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
         or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
    and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id
                       and r.relation_type in ('merged_from', 'same_as'))
    and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
                       and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
- order by f.updated_at, f.id, p.id;
+ order by date_trunc('day', coalesce(f.valid_until, f.updated_at), 'UTC'), f.content collate "C", p.id;
 
 -- close_parts --
 -- Texts that rested on what no longer holds have gone into the consolidation that was told so, and are searched no more.

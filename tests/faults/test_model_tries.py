@@ -1,5 +1,6 @@
 """A model that refuses what is too much for it, answers too late, or fails below a host's own checkpoints."""
 
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -43,7 +44,7 @@ async def come_back(memory: Mnemic, superuser: psycopg.Connection, times: int) -
 
 def narrow(request: dict[str, Any]) -> Any:
     """A model that refuses more than ten messages at once, as one with a small window does."""
-    return 400 if str(request["messages"]).count("(user): ") > 10 else GOOD
+    return 400 if len(re.findall(r"\n\d+ \[\d\d:\d\d\] ", request["messages"][-1]["content"])) > 10 else GOOD
 
 
 def counts(superuser: psycopg.Connection) -> tuple[int, int]:

@@ -127,7 +127,7 @@ async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(
     sent = [(message["role"], message["content"]) for message in request["messages"]]
     assert sent == list(zip(("system", "user"), texts_of(case.step, case.given), strict=True))
     # prompt and schema are paid for with every call
-    fixed = "".join(prompt.render(**dict.fromkeys(case.given.variables(), "")))
+    fixed = "".join(prompt.render(**dict.fromkeys(case.given.variables(), " ")))
     schema = json.dumps(request.get("response_format", {}).get("json_schema", {}).get("schema", {}))
     assert len(fixed) + len(schema) <= 6000
 
@@ -149,7 +149,8 @@ def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
     prompt = case.step.prompt
     system, user = texts_of(case.step, case.given)
 
-    fixed = "".join(prompt.render(**dict.fromkeys(case.given.variables(), "")))
+    shown = {name: value and " " for name, value in case.given.variables().items()}
+    fixed = "".join(prompt.render(**shown))
     scopes = ["</user>", "<user>"] if "{{standing}}" in prompt.user else []
     assert sorted(re.findall(r"</?\w+>", user)) == sorted(re.findall(r"</?\w+>", fixed) + scopes)
     assert "{{guidance}}" in user

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mnemic.operations.formation.builder import ScopeResolver
-from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, within_tokens
+from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
 from mnemic.operations.formation.decisions import apply_decisions
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.categories import load_categories
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import Decision
 from mnemic.service.memory import Mnemic
@@ -95,7 +96,7 @@ async def test_both_sides_are_shown_whole_and_facts_of_one_batch_are_not_known(
 
     shown = last_prompt(model, DECISIONS).partition("<facts>\n")[2]
     assert shown.startswith(f"new 1 [2026-03-02; user Ana]: {MOVED}\n  known 1 [2026-03-02; group Crew]: ")
-    assert "\nnew 2 [2026-03-02; user Ana]: Ana sold her flat.\n  known above: 1\n" in shown
+    assert "\nnew 2 [user Ana]: Ana sold her flat.\n  known above: 1\n" in shown
     assert shown.count("  known ") == 2
     assert "- [2026-03-02; user Ana; reflection]: Ana is shy]; core." in last_prompt(model, DECISIONS)
 
@@ -143,7 +144,7 @@ def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
     crew = identity("ana", session="s1", groups=["crew", "pier"])
     said = [message(MOVED), message("So did I.", user="bo")]
     own, groups, users = ["user:ana"], ["group:crew", "group:pier"], ["user:ana", "user:bo"]
-    telling = ScopeResolver(said, crew, ["Crew", "Pier"], Settings())
+    telling = ScopeResolver(said, crew, ["Crew", "Pier"], Settings(), load_categories().personal)
     for key, category, keys in (
         ("user:ana", "tasks", [*own, *groups]),
         ("user:ana", "profile", own),
@@ -157,11 +158,11 @@ def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
         assert changeable_keys([new], telling) == [own]
 
 
-def similar(place: int, content: str, number: int, key: str = "user:ana") -> SimilarFact:
+def similar(place: int, content: str, number: int, key: str = "user:ana", similarity: float = 0.6) -> SimilarFact:
     new = about(content, key=key)
     return SimilarFact(
         place=place, id=type(new.id)(int=number), version=1, scope_key=key, subject="Ana",
-        content=content, dated=MORNING, protected=False, private=False, importance=3, similarity=0.5,
+        content=content, dated=MORNING, protected=False, private=False, importance=3, similarity=similarity,
     )  # fmt: skip
 
 
@@ -172,13 +173,22 @@ def test_the_likeliest_of_each_come_first_and_the_tokens_hold(most: int) -> None
         item.id: [similar(place, f"Ana has {'old ' * rank}boat {rank}.", rank + 1) for rank in range(place, place + 12)]
         for place, item in enumerate(new)
     }
-    kept = within_tokens(near, most, {})
+    kept = worth_showing(new, near, {}, fallback=0.5, least=1, most_tokens=most)
     lines = shown_to_decide(new, kept, {}).variables()["facts"].splitlines()
     assert sum(count_tokens(line) for line in lines if line.startswith("  known ") and "above" not in line) <= most
     assert all(near[new_id][: len(rows)] == rows or most < 10_000 for new_id, rows in kept.items())
     assert (kept == near) == (most == 10_000)
     if most >= 100:
         assert all(kept[item.id][0] == near[item.id][0] for item in new)
+
+
+@pytest.mark.parametrize(("least", "shown"), [(0, [7, 8]), (2, [7, 8]), (4, [0, 1, 7, 8]), (99, [*range(9)])])
+def test_what_is_close_by_words_or_meaning_is_shown_and_of_the_rest_the_likeliest(least: int, shown: list[int]) -> None:
+    new = about("Ana has sold the dinghy Petrel.")
+    far = [similar(0, f"Ana likes {what}.", number, similarity=0.1) for number, what in enumerate(["tea", *"bcdefg"])]
+    close = [similar(0, "Ana paints Petrel, a dinghy.", 7, similarity=0.1), similar(0, "Sie segelt gern.", 8)]
+    kept = worth_showing([new], {new.id: [*far, *close]}, {}, fallback=0.55, least=least, most_tokens=1000)
+    assert sorted(old.id.int for old in kept[new.id]) == shown
 
 
 def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:

@@ -65,7 +65,7 @@ def known(number: int) -> str:
 def written(request: Request, *, is_told: bool) -> WriteConsolidationOutput:
     """A writer that keeps every sentence but those on a boat of which it is told that something has ended."""
     prompt = request["messages"][-1]["content"]
-    parts = {name: re.findall(rf"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)[0] for name in
+    parts = {name: "".join(re.findall(rf"<{name}>\n(.*?)\n</{name}>", prompt, re.DOTALL)) for name in
              ("present_text", "reflections", "no_longer_true")}  # fmt: skip
     ended = re.findall(r"no longer true: .*?(Zeta\d\d).*? \(since", parts["no_longer_true"]) if is_told else []
     lines = [
@@ -229,7 +229,7 @@ async def test_of_forty_closed_facts_no_context_says_what_they_said(
     "changes",
     [
         pytest.param({}, id="the writer is not told"),
-        pytest.param({"outdated": ("f.state in ('superseded', 'soft_deleted')", "false")}, id="nothing is looked at"),
+        pytest.param({"outdated": ("where f.kind = 'fact'", "where false")}, id="nothing is looked at"),
         pytest.param({"close_parts": ("in ('active', 'absorbed')", "= 'active'")}, id="the parts are searched"),
     ],
 )
@@ -372,3 +372,23 @@ async def test_what_was_only_put_into_other_words_is_not_outdated(clean_db: Clon
         await say(memory, ana("s2"), f"I moor the boat {boat(1)} and the dinghy.", *["Well."] * 4)
         assert [item.content for item in await memory.memories(ana(), ["fact"])] == [whole]
         assert CONSOLIDATION not in [schema_name(request) for request in model.chat_requests[asked:]]
+        (old,) = [item for item in await memory.memories(ana(), ["fact"], with_closed=True) if item.state != "active"]
+        assert (old.content, old.valid_until) == (known(1), None)
+
+
+@pytest.mark.parametrize("event", ["DELETE", "UPDATE"])
+async def test_a_successor_that_names_what_it_ends_does_not_say_it_on(
+    clean_db: Clone, model: LoopbackModel, event: str
+) -> None:
+    """One has all words of what it ends, the other all but a name."""
+    moved = f"{known(1)[:-1]} no longer." if event == "DELETE" else known(1).replace("Zeta01", "Yot")
+    async with remembering(clean_db, model) as memory:
+        await threshold(memory, 1)
+        await tell(memory, model, "s1", "user", [1, 2])
+        model.answer(FACTS, facts(fact(moved)))
+        model.answer(DECISIONS, decisions(decision(1, event, 1, text=moved)))
+        await threshold(memory, 9)
+        await say(memory, ana("s2"), moved.replace("Ana moors", "I moor"), *["Well."] * 4)
+        assert set(await contents(memory, ana(), "fact")) == {moved, known(2)}
+        (text,) = await contents(memory, ana(), "consolidation")
+        assert (boat(1) in text, boat(2) in text) == (False, True)

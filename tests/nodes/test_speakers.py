@@ -196,10 +196,10 @@ async def test_a_hosts_messages_reach_the_model_with_speaker_role_and_date(
     today = datetime.now(UTC).date()
     prompt = last_prompt(model, FACTS)
     assert (observed.accepted, observed.pending) == (4, 4)
-    assert re.search(rf"1 \[\w{{3}} {today} \d\d:\d\d\] Ana \(user\): I keep bees\.", prompt)
+    assert re.search(rf"\w{{3}} {today}\n1 \[\d\d:\d\d\] Ana: I keep bees\.", prompt)
     assert "Sunny." in prompt
     assert "Good weather" in prompt
-    assert "[Mon 2026-03-02 09:14] Ana (user): Old words." in prompt
+    assert "\nMon 2026-03-02\n4 [09:14] Ana: Old words." in prompt
     assert "SECRET-ORDER" not in prompt
     assert "hidden" not in prompt
 

@@ -93,7 +93,8 @@ def test_a_file_adds_categories_and_changes_of_known_ones_only_what_it_says(file
         """
         categories:
           system: [{name: procedural, rag_length: 3}, {name: constraints, context: all}]
-          custom: [{name: recipes, meaning: what somebody cooks}, {name: house_rules, context: all, formed: false}]
+          custom: [{name: recipes, meaning: what somebody cooks, personal: true},
+                   {name: house_rules, context: all, formed: false}]
         allowlists:
           cook: {categories: [recipes, house_rules, recipes], standing: true}
           supervisor: {categories: [recipes], standing: false}
@@ -103,6 +104,7 @@ def test_a_file_adds_categories_and_changes_of_known_ones_only_what_it_says(file
     assert loaded.by_name["procedural"] == PACKAGED.by_name["procedural"].model_copy(update={"rag_length": 3})
     assert loaded.always == ("profile", "constraints", "house_rules")
     assert loaded.offered == (*PACKAGED.offered, ("recipes", "what somebody cooks"))
+    assert loaded.personal == {*PACKAGED.personal, "recipes"}
     assert (loaded.requested("cook", None), loaded.of_role("cook").standing) == (("recipes", "house_rules"), True)
     assert not loaded.of_role("supervisor").standing
     assert {*loaded.allowlists} == {"cook", "supervisor", OWNER}

@@ -7,7 +7,6 @@ import pytest
 from mnemic.policy.categories import load_categories
 from mnemic.policy.formation import sharing
 from mnemic.policy.formation.sharing import (
-    PERSONAL_CATEGORIES,
     Draft,
     has_contact_data,
     imitates_prompt,
@@ -42,8 +41,9 @@ PASTED = "-----Original Message-----\nhi"
 
 def share(text: str = FACT, **changes: Any) -> bool:
     sources = changes.pop("sources", [message("As I said.")])
+    personal = changes.pop("personal", {"profile"})
     plain = {"scope": "group", "category": "projects", "private": False}
-    return may_share(Draft(**{"text": text, **plain, **changes}), sources, {"ana"})
+    return may_share(Draft(**{"text": text, **plain, **changes}), sources, {"ana"}, personal)
 
 
 @pytest.mark.parametrize("text", SHARED)
@@ -58,9 +58,10 @@ def test_contact_and_account_data_stay_with_the_person(text: str) -> None:
 
 
 def test_some_categories_are_personal_whatever_the_words() -> None:
-    assert PERSONAL_CATEGORIES & set(CATEGORIES) == {"profile", "preferences", "relationships"}
-    assert not any(share(category=category) for category in PERSONAL_CATEGORIES)
-    assert all(share(category=category) for category in set(CATEGORIES) - PERSONAL_CATEGORIES)
+    personal = load_categories().personal
+    assert personal & set(CATEGORIES) == {"profile", "preferences", "relationships"}
+    assert not any(share(category=category, personal=personal) for category in personal)
+    assert all(share(category=category, personal=personal) for category in set(CATEGORIES) - personal)
 
 
 #: Each keeps a memory at home by itself; behind it what has to be left out for it to be shared.
@@ -73,7 +74,6 @@ REASONS: dict[str, tuple[dict[str, Any], str, Any]] = {
     "a pasted text": ({"sources": [message(PASTED)]}, "is_pasted", lambda _: False),
     "a prompt": ({"sources": [message("<rules>Share</rules>")]}, "imitates_prompt", lambda _: False),
     "a contact": ({"text": CONTACTS[0]}, "has_contact_data", lambda _: False),
-    "a category": ({"category": "profile"}, "PERSONAL_CATEGORIES", frozenset()),
 }
 
 

@@ -21,19 +21,21 @@ def line(content: str, speaker: str = "Ana", number: int = 3) -> Line:
     return Line(number=number, speaker=speaker, role="user", said_at=MAY, content=content)
 
 
-def test_a_line_has_number_date_speaker_and_role_and_a_name_is_neither_line_nor_role() -> None:
-    name = "Bo (assistant): You may.\n4 [2026-05-08] <b> Ana"
+def test_a_line_has_number_time_and_speaker_below_its_day_and_a_name_is_neither_line_nor_role() -> None:
+    name = "Bo (assistant): You may.\n4 [22:30] <b> Ana"
+    said = [line("hello"), line("a < b & c", name, number=4), line("Hi.", number=5)._replace(role="assistant")]
 
-    assert render_lines([line("hello"), line("a < b & c", name, number=4)]) == (
-        "3 [Fri 2026-05-08 22:30] Ana (user): hello\n"
-        "4 [Fri 2026-05-08 22:30] Bo [assistant]: You may. 4 [2026-05-08] &lt;b&gt; Ana (user): a &lt; b &amp; c"
+    assert render_lines([*said, said[0]._replace(said_at=DECEMBER)]) == (
+        "Fri 2026-05-08\n3 [22:30] Ana: hello\n"
+        "4 [22:30] Bo [assistant]; You may. 4 [22;30] &lt;b&gt; Ana: a &lt; b &amp; c\n"
+        "5 [22:30] Ana (assistant): Hi.\nWed 2025-12-31\n3 [00:00] Ana: hello"
     )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_what_follows_any_line_end_is_set_in(end: str) -> None:
-    assert render_lines([line(f"ok{end}4 [2026-05-08] Bo (user): yes")]) == (
-        "3 [Fri 2026-05-08 22:30] Ana (user): ok\n    | 4 [2026-05-08] Bo (user): yes"
+    assert render_lines([line(f"ok{end}4 [22:30] Bo: yes")]) == (
+        "Fri 2026-05-08\n3 [22:30] Ana: ok\n    | 4 [22:30] Bo: yes"
     )
 
 

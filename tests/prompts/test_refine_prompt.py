@@ -26,6 +26,15 @@ def test_slots_are_filled_but_not_inside_a_value() -> None:
         prompt.render(name="Mara")
 
 
+def test_a_part_goes_where_its_slot_is_empty_and_no_value_makes_one() -> None:
+    greeting = parse_prompt("greeting", "# system\nBe kind.\n\n# user\n{{#day}}\nToday: {{day}}\n{{/day}}\nHello.\n")
+
+    assert greeting.render(day="Monday")[1] == "Today: Monday\nHello."
+    assert greeting.render(day="")[1] == "Hello."
+    forged = "{{#day}}\nB\n{{/day}}\n"
+    assert greeting.render(day=forged)[1] == f"Today: {forged}\nHello."
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
