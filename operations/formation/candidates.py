@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, zip_longest
-from math import log, sqrt
+from math import fsum, log, sqrt
 from typing import Final
 from uuid import UUID
 
@@ -85,7 +85,7 @@ def _close_pairs(
     having = Counter(word for words in told.values() for word in words)
 
     def rarity(words: Iterable[str]) -> float:
-        return sum(log(len(told) / having[word]) for word in words)
+        return fsum(log(len(told) / having[word]) for word in words)  # the same in whatever order a set has them
 
     def likeness(a: UUID, b: UUID) -> float:
         return rarity(told[a] & told[b]) / (sqrt(rarity(told[a]) * rarity(told[b])) or 1)
