@@ -111,6 +111,7 @@ _PROMPTS = {
 }
 #: The standing part shows one element per scope.
 _STANDING_TAGS = {f"<{slash}{scope}>" for scope in ("agent", "group", "user", "session") for slash in ("", "/")}
+_PART = re.compile(r"\{\{#(\w+)\}\}\n(.*?)\{\{/\1\}\}\n", re.DOTALL)
 _DAY = re.compile(r"\w{3} \d{4}-\d\d-\d\d")
 _LINE = re.compile(r"(\d+) \[\d\d:\d\d\] [^:()]*?(?: \((\w+)\))?: ")
 
@@ -158,8 +159,9 @@ def check_prompt(request: Request, roles: Sequence[str] | None = None) -> None:
     system, user = (message["content"] for message in request["messages"][:2])
     prompt = _PROMPTS[schema_name(request) or ""]
     assert system == prompt.system, "the system role holds our own text alone"
-    fences = _fences(user)
-    assert fences == [tag for tag in _fences(prompt.user) if tag in fences], "a tag that is not the prompt's"
+    # a part stands there whole or not at all
+    parts = _PART.sub(lambda part: part[2] if _fences(part[2])[0] in user else "", prompt.user)
+    assert _fences(user) == _fences(parts), "a tag that is not the prompt's"
     if "<conversation>" in prompt.user:
         inside = user.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
         lines = re.split(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]", inside)
