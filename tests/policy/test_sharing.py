@@ -62,6 +62,7 @@ def test_some_categories_are_personal_whatever_the_words() -> None:
     assert personal & set(CATEGORIES) == {"profile", "preferences", "relationships"}
     assert not any(share(category=category, personal=personal) for category in personal)
     assert all(share(category=category, personal=personal) for category in set(CATEGORIES) - personal)
+    assert all(share(category=category, personal=frozenset()) for category in personal)  # control: by that rule alone
 
 
 #: Each keeps a memory at home by itself; behind it what has to be left out for it to be shared.
