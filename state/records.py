@@ -55,6 +55,7 @@ class Memory:
     tokens: int
     version: int
     valid_from: datetime
+    #: When it ceased to hold. None: it has not, or it holds on in the words of what replaced it.
     valid_until: datetime | None
     superseded_by: UUID | None
     source_session_id: str | None

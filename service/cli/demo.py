@@ -190,7 +190,7 @@ def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
     changes = [(by_id[old.superseded_by], old) for old in memories if old.superseded_by in by_id]
     changes.sort(key=lambda change: change[0].valid_from)
     if changes:
-        yield from _heading(f"Facts that later ones replaced ({len(changes)}): closed with a date, never overwritten")
+        yield from _heading(f"Facts that later ones replaced ({len(changes)}): closed, never overwritten")
     yield from table(
         (day(new.valid_from), [plain(old.content, "strike"), f"→ {new.content}"]) for new, old in changes[:_CHANGES]
     )
