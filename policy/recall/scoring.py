@@ -35,8 +35,9 @@ class Weights:
     named: float = 0.1
     #: For each step above the importance of 2 that most have; below it, as much is taken away.
     importance: float = 0.01
-    #: Share of the best direct neighbour's score, of messages and of the facts formed from them.
-    neighbour: float = 0.2
+    #: Share of the best direct neighbour's score, and half of it of the best next but one, of messages and of the facts
+    #: formed from them: with 0.2 of the direct ones alone, recall@10 of messages is 1.3 points lower.
+    neighbour: float = 0.15
     #: To messages of the session whose three best fit best; to those of another one its share of that.
     session: float = 0.15
     #: Times the strength of the strongest relation to another candidate.
@@ -214,10 +215,13 @@ def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
-    """The best own score beside each message; 0 where it has no neighbour among them."""
+    """For each message the best own score beside it and half of the best one beside that; 0 where there is none."""
     at = {(entry.item.session_id, entry.item.place or 0): entry.own for entry in messages}
-    beside = {place: max(at.get((place[0], place[1] + step), 0.0) for step in (-1, 1)) for place in at}
-    return {entry.item.item_id: beside[entry.item.session_id, entry.item.place or 0] for entry in messages}
+
+    def best(item: Candidate, steps: int) -> float:
+        return max(at.get((item.session_id, (item.place or 0) + step), 0.0) for step in (-steps, steps))
+
+    return {entry.item.item_id: best(entry.item, 1) + best(entry.item, 2) / 2 for entry in messages}
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:

@@ -67,14 +67,16 @@ def test_the_asker_is_meant_by_id(self_id: str | None, user_id: str | None, name
     assert ("named" in found.explanation.boosts) is named
 
 
-def test_neighbours_lie_one_apart_in_one_session() -> None:
+def test_neighbours_lie_one_or_two_apart_in_one_session() -> None:
     elsewhere = message_at(4, 2, fused=0.9)._replace(session_id="s2")
+    last = message_at(5, 7, fused=0.9)
     found = {
         result.item_id.int: result
-        for result in rank([message_at(1, 1), message_at(2, 2, fused=0.4), message_at(3, 4), elsewhere])
+        for result in rank([message_at(1, 1), message_at(2, 2, fused=0.4), message_at(3, 4), elsewhere, last])
     }
     beside = {number: result.explanation.boosts.get("neighbour") for number, result in found.items()}
-    assert beside == {1: pytest.approx(0.2 * 0.4), 2: pytest.approx(0.2 * 0.5), 3: None, 4: None}
+    direct = {1: 0.4, 2: 0.5 + 0.5 / 2, 3: 0.4 / 2}
+    assert beside == {n: pytest.approx(0.15 * share) for n, share in direct.items()} | {4: None, 5: None}
 
 
 def test_of_a_message_and_its_facts_the_best_tells_it() -> None:
@@ -147,7 +149,7 @@ def test_a_question_names_what_is_uncommon_or_capitalised_and_in_the_first_perso
 def test_no_addition_outweighs_what_words_and_meaning_say() -> None:
     """All of them at their most: named, importance 5, neighbour, session, related."""
     assert WEIGHTS.text + WEIGHTS.meaning == 1
-    most = WEIGHTS.named + 3 * WEIGHTS.importance + WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
+    most = WEIGHTS.named + 3 * WEIGHTS.importance + 1.5 * WEIGHTS.neighbour + WEIGHTS.session + WEIGHTS.related
     assert most < WEIGHTS.meaning
 
 
