@@ -8,7 +8,7 @@ from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement.cores import Given
 from benchmarks.refinement.refining import Refined
 from mnemic.policy.text.details import DATE_WORDS, find_numbers
-from mnemic.policy.text.kept import compared_details
+from mnemic.policy.text.kept import compared_details, missing_details
 from mnemic.policy.text.shape import count_tokens
 from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
 
@@ -26,7 +26,7 @@ class Figures:
     #: Of each memory's, those that stand in the living memory that took it in.
     kept_each: float
     #: Of the words of the answers to questions that the memories said, those that are still said where they went. Those
-    #: that tell when are dates, or became some: `last Friday`, `a week ago`.
+    #: that tell when are dates, or became some: `last Friday`, `a week ago`, `for three years`.
     answers_kept: float
     #: Texts of the protected memories.
     protected: tuple[str, ...]
@@ -67,9 +67,13 @@ def _answers_kept(refined: Refined, living: Mapping[UUID, str]) -> float:
     said = kept = 0
     for question in refined.core.questions:
         ids = [id_ for id_, given in refined.before.items() if given.turn_ids & question.evidence]
-        words = (_stems(question.answer) - _TIMES) & _stems(" ".join(refined.before[id_].text for id_ in ids))
-        said += len(words)
-        kept += len(words & _stems(" ".join(living.get(id_, "") for id_ in ids)))
+        given = [refined.before[id_] for id_ in ids]
+        words = (_stems(question.answer) - _TIMES) & _stems(" ".join(one.text for one in given))
+        now = " ".join(living.get(id_, "") for id_ in ids)
+        lost = words - _stems(now)
+        missing = missing_details([one.text for one in given], now, [one.dated for one in given])
+        lost -= {*find_numbers(" ".join(lost))} - {*missing}
+        said, kept = said + len(words), kept + len(words) - len(lost)
     return kept / max(1, said)
 
 
@@ -77,4 +81,5 @@ _TIMES = {stem(word) for word in [*DATE_WORDS, "day", "week", "weekend", "month"
 
 
 def _stems(text: str) -> set[str]:
-    return {stem(word) for word in folded_words(text) if word not in FUNCTION_WORDS} | set(find_numbers(text))
+    telling = (word for word in folded_words(text) if word not in FUNCTION_WORDS and not find_numbers(word))
+    return {stem(word) for word in telling} | set(find_numbers(text))

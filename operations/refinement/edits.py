@@ -119,7 +119,7 @@ async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - th
         return replaced, left
 
     (replaced, left), after = await session.run_operation("delete", act)
-    words = _lost_words([original for _, parts in replaced for original in parts], after)
+    words = _lost_words(session, [original for _, parts in replaced for original in parts], after)
     return f"{answers.deleted(id, left, words)} {answers.usage(after, session.settings.refinement_target)}"
 
 
@@ -152,15 +152,24 @@ def _changed(
     # of all that went in, so that what an earlier step left out is named until it is mended
     lacking = missing_details([one.content for one in originals], new.content, [one.since for one in originals])
     # what stands elsewhere does not help whoever looks for this
-    words = lost_words([one.content for one in originals], [new.subject, new.content], named=lacking)
+    words = lost_words(
+        [one.content for one in originals], [new.subject, new.content], among=_known(session), named=lacking
+    )
     answer = answers.changed([entry for entry, _ in replaced], new, lost, lacking, words)
     return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
 
 
-def _lost_words(originals: Sequence[Original], after: Sequence[LedgerEntry]) -> tuple[str, ...]:
+def _known(session: RefinementSession) -> list[str]:
+    """All texts that the run was shown."""
+    return [entry.content for entry in session.shown.values()]
+
+
+def _lost_words(
+    session: RefinementSession, originals: Sequence[Original], after: Sequence[LedgerEntry]
+) -> tuple[str, ...]:
     """What no core memory says any more; the ledger shows of each also whom it is about."""
     said = [text for entry in after for text in (entry.subject, entry.content)]
-    return lost_words([one.content for one in originals], said)
+    return lost_words([one.content for one in originals], said, among=_known(session))
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
@@ -187,7 +196,7 @@ async def _lost_with_room(session: RefinementSession) -> str | None:
     target = session.settings.refinement_target
     if 100 * sum(entry.tokens for entry in after) >= (100 - _ROOM_PERCENT) * target:
         return None
-    words = _lost_words(originals, after)
+    words = _lost_words(session, originals, after)
     session.told.extend(words)
     return answers.before_the_end(words, after, target) if words else None
 

@@ -174,6 +174,15 @@ def test_what_is_kept_is_counted_and_what_is_lost_or_moved_or_touched_shows() ->
     assert figures(gone).protected_changed == 1
 
 
+@pytest.mark.parametrize(("merged", "kept"), [("since May 2021", 1.0), ("since May 2020", 2 / 3)])
+def test_a_span_of_time_that_became_a_date_counts_as_kept(merged: str, kept: float) -> None:
+    given = refined(f"Ines owns a red kayak {merged}; 41.", TEXTS[2])
+    (question,) = given.core.questions
+    core = replace(given.core, questions=(replace(question, answer="a red kayak for two years"),))
+    kayak = replace(given.before[UUID(int=1)], text="Ines has owned a red kayak for two years.")
+    assert figures(replace(given, core=core, before={**given.before, UUID(int=1): kayak})).answers_kept == kept
+
+
 def conversation(name: str, count: int) -> Conversation:
     turns = tuple(Turn(id=f"D1:{n}", session=1, speaker="Ines", text="Yes.", said_at=MOMENT) for n in range(count))
     observed = tuple(

@@ -190,10 +190,12 @@ def test_the_category_of_a_merge(names: list[str], merged: str) -> None:
 def test_lost_are_the_telling_words_that_no_text_says_the_rarer_first_and_each_once() -> None:
     old = ["Ana thinks the Hammock's ropes are old.", "Ana bought pottery and a hammock at sunset."]
 
-    assert lost_words(old, ["Ana's pottery classes at SUNSETS"]) == ("Hammock", "ropes", "thinks", "old", "bought")
-    assert lost_words(old, ["Ana"], named=["hammock", "ropes of pottery"]) == ("sunset", "thinks", "old", "bought")
-    assert lost_words(old, old) == ()
-    assert lost_words(["Ana finds it calming, a collection."], ["Ana, calm, is collecting it."]) == ("finds",)
+    every, said = [*old, "Bo thinks of old ropes.", "Bo thinks."], ["Ana's pottery classes at SUNSETS"]
+    assert lost_words(old, said, among=every) == ("bought", "Hammock", "ropes", "old", "thinks")
+    assert "thinks" not in lost_words(old, said, among=[*every, "Ana thinks."])
+    assert lost_words(old, ["Ana"], among=every, named=["hammock", "ropes of pottery"])[:2] == ("bought", "sunset")
+    assert lost_words(old, old, among=old) == ()
+    assert lost_words(["Ana finds it calming, a collection."], ["Ana, calm, is collecting it."], among=[]) == ("finds",)
 
 
 @pytest.mark.parametrize(
@@ -207,11 +209,11 @@ def test_lost_are_the_telling_words_that_no_text_says_the_rarer_first_and_each_o
     ],
 )
 def test_what_tells_nothing_or_is_a_detail_of_another_form_is_no_lost_word(text: str) -> None:
-    assert lost_words([text], []) == ()
+    assert lost_words([text], [], among=[]) == ()
 
 
 @given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
 def test_a_lost_word_stands_in_the_old_texts_and_not_in_the_new(old: list[str], new: list[str]) -> None:
-    lost = lost_words(old, new)
-    assert lost_words(old, [*new, " ".join(lost)]) == ()
+    lost = lost_words(old, new, among=old)
+    assert lost_words(old, [*new, " ".join(lost)], among=old) == ()
     assert all(any(word in text for text in old) and not any(word in text.split() for text in new) for word in lost)
