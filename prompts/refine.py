@@ -147,7 +147,7 @@ def render_lost(words: Sequence[str], *, most: int, who: str = "No memory says a
         return ""
     named = as_data(", ".join(word[:_MOST_CHARS] for word in words[:most]))
     more = f" (and {len(words) - most} more)" if len(words) > most else ""
-    mend = "Put back, in the same word, what somebody may ask for; the rarest come first."
+    mend = "Put each back in the same word, unless it only tells that something was said; the rarest come first."
     return f"{who}{more}:\n<lost>\n{named}\n</lost>\n{mend}"
 
 
