@@ -44,10 +44,10 @@ _NUMBER = pattern(
 #: A word that begins with a letter and holds a digit: a room, a version, a code.
 _CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
 #: `one` is a number only where it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
-#: `wants one`.
+#: `wants one`, `get one in autumn`.
 _NUMBER_WORD = pattern(
     r"(?<!\bno )(?<!st )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
-    r"(?=[ -]\w)(?! (?:of|another|day|thing|time|called|named|is|was|who|which|that)\b)"
+    r"(?=[ -]\w)(?! (?:of|in|at|on|for|from|with|another|day|thing|time|called|named|is|was|who|which|that)\b)"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
     re.IGNORECASE,
 )

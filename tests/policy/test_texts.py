@@ -267,7 +267,7 @@ def test_every_day_is_found_in_every_form(day: date, form: str) -> None:
     ("text", "numbers"),
     [
         ("2 cats, two cats, Twelve dogs", ("2", "12")),
-        ("no one, the one, the latest one being his, one of them, one day", ()),
+        ("no one, the one, the latest one being his, one of them, one day, buy one in the future", ()),
         ("has one cat", ("1",)),
         ("1,000 berths, 1000 berths", ("1000",)),
         ("$5, 5 dollars, 5 USD", ("$5",)),
