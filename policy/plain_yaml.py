@@ -58,9 +58,10 @@ def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
         return form.model_validate(read_plain(content.decode()))
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)[0]
-        problem = f"{'.'.join(map(field_name, found['loc'])) or 'the whole'}: {found['msg']}"
+        reason = "there is no such key" if found["type"] == "extra_forbidden" else found["msg"]
+        problem = f"{'.'.join(map(field_name, found['loc'])) or 'the whole'}: {reason}"
     except OSError as error:
-        raise ConfigurationError(f"the {name} cannot be read: {type(error).__name__}") from None
+        raise ConfigurationError(f"the {name} cannot be read: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         problem = "it is no UTF-8"
     except ValueError as error:

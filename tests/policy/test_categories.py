@@ -127,7 +127,7 @@ BOMB = "a: &a [x,x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}
 WRONG: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "the whole"),
     "no categories": ("allowlists: {}", "categories"),
-    "a part of another name": (GOOD + "agents: {}", "agents"),
+    "a part of another name": (GOOD + "agents: {}", "agents: there is no such key"),
     "a category twice": ("categories: {system: [{name: x}], custom: [{name: x}]}\nallowlists: {}", "twice: x"),
     "a role twice": ("categories: {}\nallowlists: {planner: [tasks], planner: [message]}", "twice"),
     "an unknown category": ("categories: {}\nallowlists: {planner: [tasks, chores]}", r"allowlists\.planner.*chores"),
@@ -169,7 +169,7 @@ def test_a_categorys_name_is_short_and_plain(file: Path, name: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(ConfigurationError, match="cannot be read"):
+        with pytest.raises(ConfigurationError, match=f"cannot be read: {path}: "):
             load_categories(path)
 
 
