@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mnemic.prompts.request import with_memory
     from mnemic.service.governance.administration import Administration
     from mnemic.service.hosts.middleware import MemoryMiddleware
     from mnemic.service.memory import Mnemic
@@ -40,6 +41,7 @@ __all__ = [
     "ScopeSettings",
     "Settings",
     "ThreadStatus",
+    "with_memory",
 ]
 
 _HOMES = {
@@ -59,6 +61,7 @@ _HOMES = {
     "Rollback": "mnemic.state.governance",
     "Settings": "mnemic.state.settings",
     "ThreadStatus": "mnemic.state.supervisor",
+    "with_memory": "mnemic.prompts.request",
 }
 
 _here = Path(__file__).parent

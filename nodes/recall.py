@@ -15,10 +15,10 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
 from mnemic.policy.text.shape import clean_question, count_tokens, fit
-from mnemic.prompts.memory_context import found_line, render_context
+from mnemic.prompts.memory_context import found_line, render_standing, render_turn
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
-from mnemic.state.graphs import Degraded, RecallInput, RecallState
+from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallState
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import Found
@@ -90,8 +90,12 @@ async def render(state: RecallState) -> RecallState:
     """Writes the context. The budget bounds the retrieved lines; refinement bounds the standing part."""
     standing, found = state["standing"], state["found"]
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
-    text = render_context(standing, found, names=names, delta=state["delta"])
-    return {"context": text, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": count_tokens(text)}
+    context: MemoryContext = {
+        "standing": render_standing(standing, names=names),
+        "turn": render_turn(found, state["delta"]),
+    }
+    tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
+    return {"context": context, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": tokens}
 
 
 def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:

@@ -24,6 +24,7 @@ from mnemic.operations.run.resources import Resources
 from mnemic.operations.turn import form_later, observe_turn, recall_turn
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import clean_text
+from mnemic.prompts.request import with_memory
 from mnemic.prompts.supervise import DECLINED, system_prompt
 from mnemic.prompts.tools import CorrectArguments, ForgetArguments
 from mnemic.state.errors import InvalidInputError
@@ -68,8 +69,8 @@ async def answer(
     if "memory_context" not in state:
         state = {**state, **await recall_turn(recalls, identity, state["messages"])}
     settings = await agent_settings(resources, identity)
-    system = system_prompt(settings.persona, state["memory_context"])
-    conversation = transcript(system, state["messages"], state.get("tool_answers", {}))
+    said = transcript(system_prompt(settings.persona), state["messages"], state.get("tool_answers", {}))
+    conversation = with_memory(said, state["memory_context"])
     turn = takewhile(lambda item: not isinstance(item, HumanMessage), reversed(state["messages"]))
     calling = sum(isinstance(item, AIMessage) and bool(item.tool_calls) for item in turn)
     offered = tools if calling < MOST_CALLING else ()

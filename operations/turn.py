@@ -49,10 +49,11 @@ async def recall_turn(
         InvalidInputError: no list of messages, or the last one cannot be used.
     """
     options = options or RecallOptions()
-    given = {"question": last_question(messages), "search": options.search, "budget_tokens": options.budget_tokens}
+    question, message_id = last_question(messages)
+    given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
     recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
     return {
-        "memory_context": recalled["context"],
+        "memory_context": {**recalled["context"], "message_id": message_id},
         "memory_revision": recalled["revision"],
         "memory_searched": recalled["searched"],
     }

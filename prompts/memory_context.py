@@ -24,20 +24,26 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
 _WITHOUT_TEXT = "a memory whose words are not shown"
 
 
-def render_context(
-    standing: Sequence[Standing], found: Sequence[Found], *, names: Mapping[str, str], delta: Delta | None = None
-) -> str:
-    """What changed, the always-in-context part and the search results as one `<MemoryContext>`; empty without any.
+def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str]) -> str:
+    """The always-in-context part as a `<MemoryContext>`; empty without any.
 
     `names` gives the display name of a scope key; the owner's id stands where it has none.
     """
     order = list(_ELEMENTS)
     ordered = sorted(standing, key=lambda part: order.index(part.scope))
-    elements = [_render_updates(delta)] if delta else []
-    elements += [element for part in ordered if (element := _render_standing(part, names))]
-    if found:
-        elements.append(_element("RetrievedMemories", map(found_line, found)))
-    return _element("MemoryContext", [PREAMBLE, *elements]) if elements else ""
+    return _fenced(_render_scope(part, names) for part in ordered)
+
+
+def render_turn(found: Sequence[Found], delta: Delta | None = None) -> str:
+    """What changed and the search results as a `<MemoryContext>` of its own; empty without any."""
+    updates = _render_updates(delta) if delta else ""
+    retrieved = _element("RetrievedMemories", map(found_line, found)) if found else ""
+    return _fenced([updates, retrieved])
+
+
+def _fenced(elements: Iterable[str]) -> str:
+    stated = [*filter(None, elements)]
+    return _element("MemoryContext", [PREAMBLE, *stated]) if stated else ""
 
 
 def _render_updates(delta: Delta) -> str:
@@ -58,7 +64,7 @@ def _update_line(bullet: Bullet) -> str:
     return f"- {bullet.sign}: [{label}] {text}{importance}"
 
 
-def _render_standing(standing: Standing, names: Mapping[str, str]) -> str:
+def _render_scope(standing: Standing, names: Mapping[str, str]) -> str:
     parts = [f"- {single_line(memory.content)}{_whose(memory.scope_key, memory.author)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))

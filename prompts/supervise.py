@@ -18,9 +18,9 @@ WORDLESS: Final = "[Something that is no text stood here. It was shown when it c
 UNFINISHED: Final = "It came to no end within {turns} turns. Give it a smaller task, or do without."
 
 
-def system_prompt(persona: str | None, context: str) -> str:
-    """The supervisor's: what it is, who it is, what it remembers for this turn."""
-    return "\n\n".join(filter(None, (_TEXTS["supervisor"][0], persona, context)))
+def system_prompt(persona: str | None) -> str:
+    """The supervisor's: what it is, and who it is."""
+    return "\n\n".join(filter(None, (_TEXTS["supervisor"][0], persona)))
 
 
 def subagent_prompt(role: str) -> str:

@@ -91,10 +91,11 @@ class Conversation(MemoryBase):
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
     ) -> RecallOutput:
-        """What belongs into the prompt for this turn: the standing part, and search results where it asks for them.
+        """What belongs into the request of this turn: the standing part, and search results where it asks for them.
 
-        Where the embedder or the database fails, the turn goes on with less, and `degraded` says so. The context begins
-        with what changed since the session was told last; pass its `revision` on to `observe`.
+        `with_memory` puts its `context` there. Where the embedder or the database fails, the turn goes on with less, and
+        `degraded` says so. The context tells what changed since the session was told last; pass its `revision` on to
+        `observe`.
 
         Args:
             identity: whose memory it is; its role's allowlist holds.
@@ -108,11 +109,6 @@ class Conversation(MemoryBase):
         """
         given = {"question": question, "search": search, "budget_tokens": budget_tokens}
         return cast(RecallOutput, await run_graph(self.graphs.recall, given, identity))
-
-    @check_arguments
-    async def recall_text(self, identity: AnyIdentity, question: str) -> str:
-        """The context for a turn as text; empty where there is nothing to say."""
-        return (await self.recall(identity, question))["context"]
 
     @check_arguments
     async def observe(

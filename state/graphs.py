@@ -9,7 +9,7 @@ graphs from a node (or through `Mnemic`'s methods), and servers keep questions, 
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
@@ -174,11 +174,24 @@ class RecallInput(TypedDict, total=False):
     budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
 
 
+class MemoryContext(TypedDict):
+    """What memory says to a turn, as XML: two texts, for a provider caches the beginning of a request.
+
+    Either is empty where it has nothing to say. `with_memory` puts both into a request.
+    """
+
+    #: What changes seldom; it stands behind the host's own system prompt.
+    standing: str
+    #: What changed since the session was told last, and search results; it stands in front of the turn's own message.
+    turn: str
+    #: The id of that message; None, or not there: the last one of a user.
+    message_id: NotRequired[str | None]
+
+
 class RecallOutput(TypedDict, total=False):
     """What was recalled."""
 
-    #: XML for the prompt; empty where there is nothing to say.
-    context: Text
+    context: Annotated[MemoryContext, UntrackedValue]
     #: The search results that fitted, best first.
     memories: Rows
     #: Why a search ran; None: it did not.

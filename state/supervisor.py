@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.graphs import MemoryContext
 
 
 class MemoryState(TypedDict, total=False):
@@ -22,8 +23,8 @@ class MemoryState(TypedDict, total=False):
     until a recall runs again.
     """
 
-    #: What memory says to this turn, for the prompt; empty where it has nothing to say.
-    memory_context: Annotated[str, UntrackedValue]
+    #: What memory says to this turn; `with_memory` puts it into the request.
+    memory_context: Annotated[MemoryContext, UntrackedValue]
     #: Up to where changes of the memory were announced in the context; None: the recall went without memory.
     memory_revision: int | None
     #: Why this turn's recall searched; None: it did not.

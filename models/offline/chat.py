@@ -12,6 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from mnemic.policy.formation.sharing import content_tokens
+from mnemic.policy.text.shape import strip_recalled
 
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
@@ -47,7 +48,8 @@ class OfflineChat(BaseChatModel):
 
 def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
     """What is said, or the tool that is called."""
-    request = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+    said = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
+    request = strip_recalled(said)
     forget, last, turn = _FORGET.match(request), messages[-1], len(messages)
     if not isinstance(last, ToolMessage):
         query = forget[1] if forget else request if _QUESTION.search(request) else ""

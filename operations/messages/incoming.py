@@ -210,20 +210,22 @@ def require_list(items: object) -> None:
         raise InvalidInputError(f"at most {MAX_MESSAGES:,} messages in one call: observe them in parts")
 
 
-def last_question(messages: Sequence[HostMessage]) -> str:
-    """The text of the last message of a user; empty where there is none.
+def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
+    """The text of the last message of a user, empty where there is none; and its id, if LangChain gave it one.
 
     Raises:
         InvalidInputError: no list of messages, or the last one cannot be used.
     """
     require_list(messages)
     for message in reversed(messages):
+        message_id = None
         if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
+            message_id = getattr(message, "id", None)
             message = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(message)
         if _ROLES.get(incoming.role) == "user":
-            return incoming.text
-    return ""
+            return incoming.text, message_id
+    return "", None
 
 
 def _message(

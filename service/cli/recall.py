@@ -128,7 +128,8 @@ async def recall(
     """Print what an agent would get into its prompt for this turn."""
     async with Mnemic.open() as memory:
         recalled = await memory.recall(identity(agent, user, group, session), question)
-    report(recalled, [verbatim(recalled["context"])] if recalled["context"] else [], as_json=as_json)
+    texts = filter(None, (recalled["context"]["standing"], recalled["context"]["turn"]))
+    report(recalled, [*map(verbatim, texts)], as_json=as_json)
     if as_json:
         return
     say(f"{recalled['tokens']} tokens; searched: {recalled['searched'] or 'no'}")

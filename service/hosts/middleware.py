@@ -15,7 +15,9 @@ from langgraph.types import Command
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.prompts.request import with_memory
 from mnemic.service.conversation import MemoryBase
+from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
 
@@ -26,7 +28,7 @@ _CONTEXT: Final = "memory_context"
 class MemoryAgentState(AgentState[Any]):
     """A `MemoryState` as `create_agent` has it: no caller gives these channels, and the context is no output."""
 
-    memory_context: NotRequired[Annotated[str, UntrackedValue, PrivateStateAttr]]
+    memory_context: NotRequired[Annotated[MemoryContext, UntrackedValue, PrivateStateAttr]]
     memory_revision: NotRequired[Annotated[int | None, PrivateStateAttr]]
     memory_searched: NotRequired[Annotated[str | None, OmitFromInput]]
 
@@ -34,8 +36,9 @@ class MemoryAgentState(AgentState[Any]):
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     """Recalls before the turn, shows the context to the model, brings the tools, and observes after the turn.
 
-    The context stands behind the host's own system prompt, in the request alone: no message of the thread and no
-    checkpoint holds it. It stays the same through all model calls of a turn. Make one with `Mnemic.middleware`.
+    What changes seldom stands behind the host's own system prompt, what belongs to the turn in front of the user's
+    message, in the request alone: no message of the thread and no checkpoint holds it. Both stay the same, and where
+    they are, through all model calls of a turn. Make one with `Mnemic.middleware`.
     """
 
     state_schema = MemoryAgentState
@@ -120,13 +123,8 @@ def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> 
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
-    """The host's own prompt first and unchanged, so that a provider's cache still knows it."""
     state: Mapping[str, Any] = {**request.state, **(recalled or {})}
-    context, own = state[_CONTEXT], request.system_message
-    if not context:
-        return request
-    if own is None:
-        return request.override(system_message=SystemMessage(context))
-    is_text = isinstance(own.content, str)
-    joined = f"{own.content}\n\n{context}" if is_text else [*own.content, {"type": "text", "text": context}]
-    return request.override(system_message=own.model_copy(update={"content": joined}))
+    own = [request.system_message] if request.system_message else []
+    messages = with_memory([*own, *request.messages], state[_CONTEXT])
+    system = messages.pop(0) if messages and isinstance(messages[0], SystemMessage) else None
+    return request.override(system_message=system, messages=messages)
