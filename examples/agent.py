@@ -33,14 +33,14 @@ class StandIn(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **settings: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=_answer(messages[0].text, messages[-1]))])
+        return ChatResult(generations=[ChatGeneration(message=_answer(messages[-1]))])
 
 
-def _answer(system: str, last: BaseMessage) -> AIMessage:
+def _answer(last: BaseMessage) -> AIMessage:
     if isinstance(last, ToolMessage):
         return AIMessage(f"A model would answer here, having been told\n{last.text}")
-    if "<RetrievedMemories>" in system:
-        return AIMessage(f"A model would answer here, given\n{system}")
+    if "<RetrievedMemories>" in last.text:
+        return AIMessage(f"A model would answer here, given\n{last.text}")
     if last.text.endswith("?"):
         call = {"name": "memory_query", "args": {"query": last.text}, "id": "call_1", "type": "tool_call"}
         return AIMessage("", tool_calls=[call])

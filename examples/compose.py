@@ -6,10 +6,12 @@ use it.
 
 import asyncio
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from mnemic import Identity, MemoryState, Mnemic
+from mnemic import Identity, MemoryState, Mnemic, with_memory
+
+PROMPT = "You are a guide."
 
 
 class Turn(MessagesState, MemoryState):
@@ -17,8 +19,10 @@ class Turn(MessagesState, MemoryState):
 
 
 async def answer(state: Turn) -> dict[str, list[AIMessage]]:
-    """The host's own node; a real one puts the context behind its system prompt."""
-    return {"messages": [AIMessage(f"A model would answer here, given\n{state['memory_context']}")]}
+    """The host's own node; a real one asks its model with this request."""
+    request = with_memory([SystemMessage(PROMPT), *state["messages"]], state["memory_context"])
+    given = "\n".join(message.text for message in request)
+    return {"messages": [AIMessage(f"A model would answer here, given\n{given}")]}
 
 
 def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NotRequired
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from mnemic import Identity, MemoryState, Mnemic
+from mnemic import Identity, MemoryState, Mnemic, with_memory
 
 
 class Turn(MessagesState, MemoryState):
@@ -27,10 +27,10 @@ class Answer(NamedTuple):
 
 def model(state: Turn) -> Answer:
     """Where a chat model belongs: a rule that is sure of what it was told, and of what is no question."""
-    context = state["memory_context"]
-    is_question = state["messages"][-1].text.endswith("?")
-    text = f"A model would answer here, given\n{context}" if is_question else "Noted."
-    return Answer(text, sure=not is_question or "<RetrievedMemories>" in context)
+    request = "\n".join(message.text for message in with_memory(state["messages"], state["memory_context"]))
+    is_question = request.endswith("?")
+    text = f"A model would answer here, given\n{request}" if is_question else "Noted."
+    return Answer(text, sure=not is_question or "<RetrievedMemories>" in request)
 
 
 async def answer(state: Turn) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where memory stands in a request to a chat model: providers cache a request's beginning, so what moves stands late."""
+"""Where memory stands in a request to a chat model: its beginning is cached, so that what moves stands late."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from mnemic.state.graphs import MemoryContext
 
 
-def with_memory(messages: Sequence[BaseMessage], context: MemoryContext) -> list[Any]:
+def with_memory(messages: Sequence[BaseMessage], context: MemoryContext) -> list[BaseMessage]:
     """The messages of a request with what memory says to it; what is given stays as it is.
 
     What changes seldom comes behind the system message, which is added where there is none. What belongs to the turn

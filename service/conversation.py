@@ -93,9 +93,9 @@ class Conversation(MemoryBase):
     ) -> RecallOutput:
         """What belongs into the request of this turn: the standing part, and search results where it asks for them.
 
-        `with_memory` puts its `context` there. Where the embedder or the database fails, the turn goes on with less, and
-        `degraded` says so. The context tells what changed since the session was told last; pass its `revision` on to
-        `observe`.
+        `with_memory` puts its `context` there. Where the embedder or the database fails, the turn goes on with less,
+        and `degraded` says so. The context tells what changed since the session was told last; pass its `revision` on
+        to `observe`.
 
         Args:
             identity: whose memory it is; its role's allowlist holds.

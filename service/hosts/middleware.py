@@ -125,6 +125,6 @@ def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
     state: Mapping[str, Any] = {**request.state, **(recalled or {})}
     own = [request.system_message] if request.system_message else []
-    messages = with_memory([*own, *request.messages], state[_CONTEXT])
+    messages: list[Any] = [*with_memory([*own, *request.messages], state[_CONTEXT])]
     system = messages.pop(0) if messages and isinstance(messages[0], SystemMessage) else None
     return request.override(system_message=system, messages=messages)

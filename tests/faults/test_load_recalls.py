@@ -14,7 +14,7 @@ from tests.faults.processes import CrashingServer
 from tests.support.mutating import worsen
 from tests.support.scripted import turns
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 pytestmark = pytest.mark.thorough
 
@@ -29,7 +29,7 @@ async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None,
     """What so many recalls went without, and whether they had the memory."""
     questions = [f"Where are the bees that I keep? Berth {number}?" for number in range(many)]
     contexts = await asyncio.gather(*(memory.recall(ANA, question, search="always") for question in questions))
-    return Counter((context["degraded"], BEES in context["context"]) for context in contexts)
+    return Counter((context["degraded"], BEES in text_of(context["context"])) for context in contexts)
 
 
 async def remember_bees(memory: Mnemic) -> None:

@@ -22,6 +22,7 @@ from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import open_beside_the_head, worsen
 from tests.support.scripted import scripted_memory, scripted_model, take_for_sound
 from tests.support.server import Clone, see_deadlocks_quickly
+from tests.support.worlds import text_of
 
 pytestmark = pytest.mark.thorough
 
@@ -48,7 +49,7 @@ class Reader:
         recalled = await self.memory.recall(self.who)
         assert recalled["degraded"] is None
         self.changes.update(update["seq"] for update in recalled["updates"])
-        header = recalled["context"].partition("<Updates")[2].partition("</Updates>")[0]
+        header = text_of(recalled["context"]).partition("<Updates")[2].partition("</Updates>")[0]
         self.bullets.append(header.count("\n- "))
         await self.memory.observe(self.who, [], revision=recalled["revision"])
 

@@ -29,11 +29,11 @@ from tests.support.agents import (
     QUESTION,
     VISIBLE,
     answers_of,
+    asked_in,
     forgetting,
     keep,
     requests,
     says,
-    system_of,
     thread,
     turn,
 )
@@ -54,6 +54,7 @@ from tests.support.scripted import (
 )
 from tests.support.server import Clone, recorded_statements
 from tests.support.threads import DURABILITIES, TABLES, Durability, Everything, in_process, in_sequence
+from tests.support.worlds import text_of
 
 Kept = tuple[BaseCheckpointSaver[Any], Everything]
 
@@ -81,7 +82,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         graph = memory.graphs.supervisor(saver)
         asked = await turn(graph, durability=durability)
         before, *_ = requests(model)
-        assert KEPT in system_of(before)
+        assert KEPT in asked_in(before)
         assert [item.value for item in asked["__interrupt__"]] == [
             {"action": "forget", "memories": [{"id": kept, "kind": "fact", "importance": 5}]}
         ]
@@ -90,7 +91,7 @@ async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memo
         done = await again.ainvoke(Command(resume={"approved": True}), thread(), context=ANA, durability=durability)
 
         last = requests(model)[-1]
-        assert (KEPT in system_of(last), "over the quay" in system_of(last)) == (False, True)  # asked for again
+        assert (KEPT in asked_in(last), "over the quay" in asked_in(last)) == (False, True)  # asked for again
         assert done["messages"][-1].text == VISIBLE
         assert CANARY not in "".join(answers_of(last))
         found = await everything()
@@ -131,7 +132,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
         sent.append([item for item in seen if not is_hosts_own(item)])
     assert [sum("from entries" in item for item in seen) for seen in sent] == [0, 1]
     assert len(sent[1]) == len(sent[0]) + 1
-    assert KEPT in system_of(requests(model)[-1])
+    assert KEPT in asked_in(requests(model)[-1])
 
 
 def is_hosts_own(statement: str) -> bool:
@@ -240,8 +241,8 @@ async def test_a_second_recall_does_not_show_the_first_ones_results(memory: Mnem
     first = await run(question=ASKED)
     second = await run(question="Good morning.")
 
-    assert KEPT in first["context"]
-    assert (second["context"], second["memories"], second["searched"]) == ("", [], None)
+    assert KEPT in text_of(first["context"])
+    assert (text_of(second["context"]), second["memories"], second["searched"]) == ("", [], None)
 
 
 ASKED = "Do you remember what I keep?"

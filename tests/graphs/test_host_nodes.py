@@ -52,7 +52,7 @@ from tests.support.scripted import (
 )
 from tests.support.server import Clone
 from tests.support.threads import DURABILITIES, Durability, Savers, both_savers, in_sequence
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 
 class Turn(MessagesState, MemoryState):
@@ -62,7 +62,7 @@ class Turn(MessagesState, MemoryState):
 class LeakyTurn(MessagesState):
     """A host that keeps the context in a channel of its own making: the control."""
 
-    memory_context: str
+    memory_context: dict[str, Any]
 
 
 class Notes(MemoryState, total=False):
@@ -96,7 +96,8 @@ async def test_the_context_reaches_the_host_and_no_checkpoint(
         await graph.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
         saved = await everything()
 
-    assert [KEPT in turn["memory_context"] and WISH in turn["memory_context"] for turn in seen] == [True]
+    (context,) = [turn["memory_context"] for turn in seen]
+    assert (KEPT in context["turn"], WISH in context["standing"]) == (True, True)
     assert VISIBLE in saved
     assert (CANARY in saved) == (state is LeakyTurn)
 
@@ -119,7 +120,7 @@ async def test_the_second_turn_says_once_what_another_session_changed(memory: Mn
     for _ in range(2):
         await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
-    assert ["<Updates" in turn["memory_context"] for turn in seen] == [False, True, False]
+    assert ["<Updates" in turn["memory_context"]["turn"] for turn in seen] == [False, True, False]
 
 
 async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, model: LoopbackModel) -> None:
@@ -209,7 +210,7 @@ async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_wor
     who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
     await graph.ainvoke({"talk": talk}, context=who)
 
-    assert KEPT in seen[0]
+    assert KEPT in seen[0]["turn"]
     rows = superuser.execute("select content from mnemic.messages where session_id = 'friday' order by place")
     assert [content for (content,) in rows] == ["Good morning.", QUESTION, "nine o'clock"]
 
@@ -222,8 +223,8 @@ async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: Loopba
         graph = host(memory, seen=seen, role=role, search="always").compile()
         await graph.ainvoke(said("Who keeps bees on the quay?"), context=FRIDAY)
 
-    assert [KEPT in turn["memory_context"] for turn in seen] == [True, True, False]
-    assert [WISH in turn["memory_context"] for turn in seen] == [True, False, False]
+    assert [KEPT in turn["memory_context"]["turn"] for turn in seen] == [True, True, False]
+    assert [WISH in turn["memory_context"]["standing"] for turn in seen] == [True, False, False]
 
 
 async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(memory: Mnemic, superuser: psycopg.Connection) -> None:
@@ -269,7 +270,7 @@ def as_nodes(memory: Mnemic) -> Any:
         "listen": lambda state: {"question": QUESTION, "note": VISIBLE},
         "form": memory.graphs.formation,
         "recall": memory.graphs.recall,
-        "answer": lambda state: {"note": f"{VISIBLE} {KEPT in state['context']}"},
+        "answer": lambda state: {"note": f"{VISIBLE} {KEPT in state['context']['turn']}"},
     }
     return in_sequence(HostTurn, nodes, context=SimpleNamespace)
 
@@ -280,7 +281,7 @@ def as_methods(memory: Mnemic) -> Any:
         assert [result["outcome"] for result in run["consolidations"]] == ["saved"]
 
     async def recall(state: HostTurn, runtime: Runtime[Identity]) -> HostTurn:
-        return {"note": f"{VISIBLE} {KEPT in await memory.recall_text(runtime.context, QUESTION)}"}
+        return {"note": f"{VISIBLE} {KEPT in text_of((await memory.recall(runtime.context, QUESTION))['context'])}"}
 
     return in_sequence(HostTurn, {"form": form, "recall": recall}, context=SimpleNamespace)
 

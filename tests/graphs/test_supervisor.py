@@ -22,6 +22,7 @@ from tests.support.agents import (
     QUESTION,
     VISIBLE,
     answers_of,
+    asked_in,
     forgetting,
     keep,
     requests,
@@ -45,7 +46,10 @@ async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     done = await turn(memory.graphs.supervisor())
 
     (request,) = requests(model)
-    assert KEPT in system_of(request)
+    assert asked_in(request).startswith("<MemoryContext>")
+    assert KEPT in asked_in(request)
+    assert asked_in(request).endswith(f"</MemoryContext>\n\n{QUESTION}")
+    assert KEPT not in system_of(request)
     assert "You are the harbour master." in system_of(request)
     assert [item.text for item in done["messages"]] == [QUESTION, VISIBLE]
     assert set(done) == {"messages"}

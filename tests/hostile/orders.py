@@ -12,6 +12,7 @@ from psycopg import sql
 from mnemic.policy.text.shape import clean_text, strip_recalled
 from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION
+from mnemic.state.graphs import MemoryContext
 from tests.support.loopback import Request, schema_name
 from tests.support.worlds import MORNING
 
@@ -101,10 +102,10 @@ _TABLES = {
 }
 #: What closing a fact sets.
 _CLOSED = {"state", "superseded_by", "valid_until", "updated_at", "version"}
-_ELEMENTS = {
-    *("MemoryContext", "Updates", "AgentMemory", "GroupMemory", "UserMemory", "SessionMemory", "Facts", "Recent"),
-    "RetrievedMemories",
+_STANDING_ELEMENTS = {
+    *("MemoryContext", "AgentMemory", "GroupMemory", "UserMemory", "SessionMemory", "Facts", "Recent")
 }
+_TURN_ELEMENTS = {"MemoryContext", "Updates", "RetrievedMemories"}
 _PROMPTS = {
     step.output.__name__: step.prompt
     for step in (EXTRACT_FACTS, DECIDE, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS, WRITE_CONSOLIDATION)
@@ -176,11 +177,12 @@ def _fences(text: str) -> list[str]:
     return [tag for tag in re.findall(r"<[^>]*>?", text) if tag not in _STANDING_TAGS]
 
 
-def check_context(text: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
-    """Well-formed XML of our own elements, which bear the names they should and nothing else."""
-    for element in ElementTree.fromstring(text).iter():
-        assert element.tag in _ELEMENTS, "the order became an element"
-        assert element.attrib == attributes.get(element.tag, {}), "the order became an attribute"
+def check_context(context: MemoryContext, attributes: Mapping[str, Mapping[str, str]]) -> None:
+    """Each part is well-formed XML of its own elements, which bear the names they should and nothing else."""
+    for text, known in ((context["standing"], _STANDING_ELEMENTS), (context["turn"], _TURN_ELEMENTS)):
+        for element in ElementTree.fromstring(text).iter() if text else ():
+            assert element.tag in known, "the order became an element"
+            assert element.attrib == attributes.get(element.tag, {}), "the order became an attribute"
 
 
 def cleaned(order: Order) -> str:
@@ -195,7 +197,7 @@ def check_stored(superuser: psycopg.Connection, order: Order) -> None:
 
 
 def check_shown(text: str, order: Order) -> None:
-    """The order stands in the context as text of one line, word for word."""
+    """The order stands in a part of the context as text of one line, word for word."""
     wanted = " ".join(cleaned(order).split())[:200]
     texts = [" ".join((element.text or "").split()) for element in ElementTree.fromstring(text).iter()]
     assert any(wanted in shown for shown in texts), "the order is not shown as it was said"

@@ -8,10 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
+from langchain_core.messages import HumanMessage
 
 from mnemic.operations.formation.builder import Place, ScopeResolver
 from mnemic.operations.run.resources import Resources, open_resources
 from mnemic.prompts import conversation, memory_context
+from mnemic.prompts.request import with_memory
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.settings import Settings
@@ -159,8 +161,10 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     asked = f"Who said {order.text}"  # what only repeats the question is no answer to it
     shown = (await memory.recall(ana(order), asked, search="always", budget_tokens=8000))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
-    check_shown(shown, order)
-    assert (await memory.observe(identity("ana", session="s3"), [{"role": "user", "content": shown}])).accepted == 0
+    check_shown(shown["turn"], order)
+    request = [message.text for message in with_memory([HumanMessage("")], shown)]
+    told = [{"role": "user", "content": text} for text in request]
+    assert (len(told), (await memory.observe(identity("ana", session="s3"), told)).accepted) == (2, 0)
 
 
 @every_order
@@ -204,7 +208,7 @@ async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text
     changed = {row["kind"]: row for key, row in after.items() if before[key] != row}
     assert (result["outcome"], sorted(changed)) == ("saved", ["consolidation", "reflection"])
     assert {row["scope_key"] for row in changed.values()} == {"user:ana"}
-    shown = await Mnemic(resources).recall_text(ana(order), "Hello")
+    shown = (await Mnemic(resources).recall(ana(order), "Hello"))["context"]
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": "Crew"}})
 
 

@@ -39,7 +39,7 @@ from tests.support.scripted import (
     scripted_memory,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity, operate
+from tests.support.worlds import identity, operate, text_of
 
 KEYS = {"user": "user:ana", "group": "group:crew"}
 CLOSINGS = ("superseded", "corrected", "forgotten", "expired")
@@ -149,7 +149,9 @@ async def in_context(memory: Mnemic, boats: Sequence[int]) -> set[int]:
     found = set()
     for number in boats:
         for who in (ana("now"), BO):
-            context = (await memory.recall(who, f"Where is the boat Zeta{number:02}?", search="always"))["context"]
+            context = text_of(
+                (await memory.recall(who, f"Where is the boat Zeta{number:02}?", search="always"))["context"]
+            )
             found |= {int(name) for name in re.findall(rf"Zeta(\d\d) {PIER}", context)}
     return found
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mnemic.operations.recall import fit_facts
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.text.shape import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE, memory_line, render_context
+from mnemic.prompts.memory_context import PREAMBLE, memory_line, render_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
@@ -23,7 +23,7 @@ from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources
 from tests.support.searching import fact
 from tests.support.server import Clone
-from tests.support.worlds import BEGAN, identity, remember, remembered
+from tests.support.worlds import BEGAN, identity, remember, remembered, text_of
 
 HERE = identity("ana", session="here")
 THERE = identity("ana", session="there")
@@ -38,21 +38,21 @@ async def told(memory: Mnemic, who: Identity = HERE) -> RecallOutput:
 
 
 def header(recalled: RecallOutput) -> list[str]:
-    lines = recalled["context"].splitlines()
-    if "<Updates" not in recalled["context"]:
+    lines = recalled["context"]["turn"].splitlines()
+    if "<Updates" not in text_of(recalled["context"]):
         return []
     assert lines[:2] == ["<MemoryContext>", PREAMBLE]
     assert lines[2].startswith("<Updates since=")
     return lines[3 : lines.index("</Updates>")]
 
 
-async def test_the_header_is_the_contexts_first_lines_and_is_told_once(memory: Mnemic, resources: Resources) -> None:
+async def test_the_header_is_the_turns_first_lines_and_is_told_once(memory: Mnemic, resources: Resources) -> None:
     await told(memory)
     bees, row = fact(BEES, "goals"), fact("Ana means to row to Ryd.", "goals", importance=5)
     await remember(resources.database, THERE, bees, row)
     recalled = await told(memory)
 
-    assert recalled["context"].splitlines()[2] == '<Updates since="0">'
+    assert recalled["context"]["turn"].splitlines()[2] == '<Updates since="0">'
     assert header(recalled) == [
         "Memory updates since rev 0:",
         "- +created: [Goals] Ana means to row to Ryd. (imp=5)",
@@ -78,8 +78,8 @@ async def test_what_one_person_was_told_is_not_kept_from_another(memory: Mnemic,
         resources.database, identity("bob", session="x"), fact("Bob means to swim.", "goals", key="user:bob")
     )
 
-    assert "swim" in (await told(memory, bob))["context"]
-    shown = (await told(memory))["context"]
+    assert "swim" in text_of((await told(memory, bob))["context"])
+    shown = text_of((await told(memory))["context"])
     assert ("Ryd" in shown, "swim" in shown) == (True, False)
     assert (await told(memory))["updates"] == []
 
@@ -93,7 +93,7 @@ async def test_who_joins_a_group_is_not_told_its_history_as_news(memory: Mnemic,
     member = identity("ana", session="here", groups=["crew"])
     assert (await told(memory, member))["updates"] == []
     await remember(resources.database, member, fact("The crew means to sail.", "goals", key="group:crew"))
-    assert "sail" in (await told(memory, member))["context"]
+    assert "sail" in text_of((await told(memory, member))["context"])
 
 
 async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: LoopbackModel) -> None:
@@ -102,7 +102,7 @@ async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: Loop
         await remember(resources.database, THERE, fact(BEES, "goals"))
     async with scripted_memory(clean_db, model, always_in_context=False, rag=False) as off:
         recalled = await off.recall(HERE)
-        assert (recalled["revision"], recalled["updates"], recalled["context"]) == (None, [], "")
+        assert (recalled["revision"], recalled["updates"], text_of(recalled["context"])) == (None, [], "")
     async with scripted_memory(clean_db, model, always_in_context=False) as half:
         assert len(header(await half.recall(HERE))) == 2
 
@@ -120,7 +120,7 @@ any_text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], include_
 @given(text=any_text, category=any_text)
 def test_any_text_stays_on_the_line_of_its_bullet(text: str, category: str) -> None:
     bullet = Bullet(sign="+created", category=category, text=text)
-    context = render_context([], [], names={}, delta=updates_of([bullet]))
+    context = render_turn([], updates_of([bullet]))
 
     (element,) = ElementTree.fromstring(context)
     assert (element.tag, element.attrib) == ("Updates", {"since": "7"})
@@ -131,12 +131,12 @@ def test_any_text_stays_on_the_line_of_its_bullet(text: str, category: str) -> N
 def test_merged_notes_are_counted(combined: int, text: str) -> None:
     bullet = Bullet(sign="↔merged", category="relationship_dynamic", text="x", combined=combined)
 
-    assert f"- ↔merged: [Relationship dynamic] {text}" in render_context([], [], names={}, delta=updates_of([bullet]))
+    assert f"- ↔merged: [Relationship dynamic] {text}" in render_turn([], updates_of([bullet]))
     silent = replace(bullet, text="")
-    assert text.partition(":")[0] + "\n" in render_context([], [], names={}, delta=updates_of([silent]))
+    assert text.partition(":")[0] + "\n" in render_turn([], updates_of([silent]))
     erased = Bullet(sign="−deleted", category="relationship_dynamic", text="")
     line = "- −deleted: [Relationship dynamic] a memory whose words are not shown\n"
-    assert line in render_context([], [], names={}, delta=updates_of([erased]))
+    assert line in render_turn([], updates_of([erased]))
 
 
 # -- which facts stand in it

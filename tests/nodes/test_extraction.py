@@ -28,7 +28,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 ANA = identity("ana", session="s1", teaches=True)
 BO = identity("bo", session="s2")
@@ -48,7 +48,7 @@ async def test_each_speaker_owns_what_they_said_and_sees_nothing_of_the_other(
     assert await contents(memory, identity("bo")) == ["Bo repairs old clocks."]
     assert "Ana keeps bees." in [found.content for found in await memory.query(ANA, "Who keeps bees?")]
     assert "bees" not in str(await memory.query(identity("bo"), "Who keeps bees?"))
-    assert "bees" not in (await memory.recall(identity("bo"), "Who keeps bees?", search="always"))["context"]
+    assert "bees" not in text_of((await memory.recall(identity("bo"), "Who keeps bees?", search="always"))["context"])
 
 
 @pytest.mark.parametrize(

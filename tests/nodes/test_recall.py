@@ -44,7 +44,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone, fast_directory
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 SESSION = identity("ana", session="s1")
 ANA = identity("ana")
@@ -93,19 +93,22 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
 
     assert context["searched"] == reason
     assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
-    assert (BEES in context["context"]) == (reason is not None)
-    assert WISH in context["context"]
+    assert (BEES in context["context"]["turn"]) == (reason is not None)
+    assert WISH in context["context"]["standing"]
 
 
-async def test_the_context_is_one_element_that_says_what_it_is(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_each_part_of_the_context_is_an_element_that_says_what_it_is(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
     await fill(memory, model)
     context = await memory.recall(ANA, PAST)
 
-    lines = context["context"].splitlines()
-    assert (lines[0], lines[1], lines[-1]) == ("<MemoryContext>", PREAMBLE, "</MemoryContext>")
-    assert '<UserMemory user="Ana">' in lines
-    assert f"- [2 March 2026] {BEES}" in lines
-    assert context["tokens"] == count_tokens(context["context"])
+    parts = [context["context"]["standing"], context["context"]["turn"]]
+    for text, line in zip(parts, ('<UserMemory user="Ana">', f"- [2 March 2026] {BEES}"), strict=True):
+        lines = text.splitlines()
+        assert (lines[0], lines[1], lines[-1]) == ("<MemoryContext>", PREAMBLE, "</MemoryContext>")
+        assert line in lines
+    assert context["tokens"] == sum(map(count_tokens, parts))
     assert {found["content"] for found in context["memories"]} >= {BEES}
 
 
@@ -117,7 +120,7 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     await say(memory, SESSION, *[f"Boat {n}." for n in range(1, 17)])
     context = await memory.recall(ANA, "Where are the boats?", search="always", budget_tokens=budget)
 
-    retrieved = [line for line in context["context"].splitlines() if line.startswith("- [")]
+    retrieved = [line for line in context["context"]["turn"].splitlines() if line.startswith("- [")]
     assert sum(map(count_tokens, retrieved)) <= budget
     assert len(retrieved) == len(context["memories"])
     # five at most, and behind them two that are related
@@ -142,7 +145,7 @@ async def test_an_agents_own_settings_count_for_its_recall(
     await memory.configure_agent(ANA, **overrides)
     after = await memory.recall(ANA, PAST)
 
-    assert (WISH in after["context"], BEES in after["context"]) == (standing, search)
+    assert (WISH in text_of(after["context"]), BEES in text_of(after["context"])) == (standing, search)
     assert after["tokens"] < before["tokens"]
 
 
@@ -161,7 +164,8 @@ async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db
         await memory.configure_agent(ANA, always_in_context=False, recall_limit=2)
     async with scripted_memory(clean_db, model, extraction="single") as memory:
         context = await memory.recall(ANA, PAST)
-        assert (context["degraded"], BEES in context["context"], WISH in context["context"]) == (None, True, False)
+        assert (context["degraded"], BEES in context["context"]["turn"]) == (None, True)
+        assert WISH not in text_of(context["context"])
         await memory.observe(SESSION, turns("One more."))
         with pytest.raises(ConfigurationError, match="always_in_context"):
             await memory.form(SESSION)
@@ -193,7 +197,7 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await introduce(memory, model)
-    context = (await memory.recall(ANA, "Good morning.", search="never"))["context"]
+    context = text_of((await memory.recall(ANA, "Good morning.", search="never"))["context"])
 
     assert lines_of(context, "Facts") == [f"- [2 March 2026] {NAMED}", f"- [2 March 2026] {BORN}"]
     inside = context[context.index("<UserMemory") : context.index("</UserMemory>")]
@@ -226,8 +230,8 @@ async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_sear
         await introduce(memory, model)
         context = await memory.recall(ANA, WHERE, search="always", budget_tokens=500)
 
-    assert [line.partition("] ")[2] for line in lines_of(context["context"], "Facts")] == shown
-    assert SHORT in context["context"]
+    assert [line.partition("] ")[2] for line in lines_of(context["context"]["standing"], "Facts")] == shown
+    assert SHORT in context["context"]["standing"]
     found = [item["content"] for item in context["memories"]]
     assert {text for text in (BORN, NAMED) if text in found} == {BORN, NAMED} - {*shown}
 
@@ -262,7 +266,7 @@ async def test_each_role_gets_the_standing_part_of_its_allowlist(
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         who = ANA.model_copy(update={"role": role})
         for search in ("never", "always"):
-            context = (await memory.recall(who, WHERE, search=search))["context"]
+            context = text_of((await memory.recall(who, WHERE, search=search))["context"])
             assert {text for text in (SHORT, BORN, NAMED, PROJECT) if text in context} == shown
 
 
@@ -279,7 +283,7 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
     await introduce(memory, model)
     who = ANA.model_copy(update={"role": "Planner"})
     (first, *_) = await memory.memories(ANA)
-    reads = [memory.recall(who), memory.recall_text(who, WHERE), memory.memories(who), memory.history(who, first.id)]
+    reads = [memory.recall(who), memory.memories(who), memory.history(who, first.id)]
     for read in reads:
         with pytest.raises(CategoryRefusedError, match="no allowlist"):
             await read
@@ -299,8 +303,8 @@ async def test_without_the_embedder_the_search_goes_by_text_alone(
     context = await memory.recall(ANA, PAST)
 
     assert (context["degraded"], context["searched"]) == ("text_only", "past_question")
-    assert BEES in context["context"]
-    assert WISH in context["context"]
+    assert BEES in context["context"]["turn"]
+    assert WISH in context["context"]["standing"]
     assert len(model.embedding_requests) == requests
     (warning,) = [record for record in caplog.records if record.name == "mnemic"]
     assert f"(HTTP {status}, scripted_code)" in warning.getMessage()
@@ -320,7 +324,7 @@ async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
         context = await memory.recall(ANA, PAST)
         answered.set()
 
-    assert (context["degraded"], BEES in context["context"]) == ("text_only", True)
+    assert (context["degraded"], BEES in text_of(context["context"])) == ("text_only", True)
     assert "no answer within 0.3 s" in caplog.text
 
 
@@ -332,12 +336,12 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
         await fill(memory, model)
         async with resources.database.scoped(ANA):
             context = await memory.recall(ANA, PAST)
-            assert await memory.recall_text(ANA, PAST) == ""
+            assert text_of((await memory.recall(ANA, PAST))["context"]) == ""
             with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
                 await memory.query(ANA, PAST)
         assert (await memory.recall(ANA, PAST))["degraded"] is None  # and the next one has it again
 
-    assert (context["context"], context["memories"], context["degraded"]) == ("", [], "no_memory")
+    assert (text_of(context["context"]), context["memories"], context["degraded"]) == ("", [], "no_memory")
     warnings = [record for record in caplog.records if record.name == "mnemic"]
     assert {record.levelno for record in warnings} == {logging.WARNING}
     assert all("goes without memory: no connection" in record.getMessage() for record in warnings)

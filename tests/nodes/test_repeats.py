@@ -36,7 +36,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 ANA = identity("ana", session="s1")
 LATER = identity("ana", session="s2")
@@ -274,7 +274,7 @@ async def test_a_message_that_waits_is_shown_nowhere(
     for said in SAID:
         question = said.removeprefix("assistant: ")
         shown += [item.content for item in await strict.query(ANA, question)]
-        shown.append((await strict.recall(ANA, question, search="always"))["context"])
+        shown.append(text_of((await strict.recall(ANA, question, search="always"))["context"]))
     assert any(text in item for text in ALL for item in shown) == indexed
 
 

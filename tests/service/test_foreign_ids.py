@@ -28,7 +28,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 ANA = identity("ana", groups=["crew"], session="s-ana", teaches=True)
 BO = identity("bo", session="s-bo")
@@ -66,7 +66,7 @@ async def seen_by(memory: Mnemic, who: Identity) -> set[str]:
     texts = [item.content for item in await memory.memories(who, with_closed=True)]
     for search_type in get_args(SearchType):
         texts += [item.content for item in await memory.query(who, "north quay office bees", search_type=search_type)]
-    texts.append((await memory.recall(who, "north quay office bees", search="always"))["context"])
+    texts.append(text_of((await memory.recall(who, "north quay office bees", search="always"))["context"]))
     return {text for text in SAID if any(text in shown for shown in texts)}
 
 

@@ -30,7 +30,7 @@ from tests.support.refinements import BOTH, ENGLISH, SHORT, refined, set_protect
 from tests.support.rollbacks import ANA, again, everything, forgotten, op_ids, saved, states, undo
 from tests.support.scripted import FACTS, fact, facts, say, turns
 from tests.support.server import Clone, fast_directory
-from tests.support.worlds import identity, message, remember
+from tests.support.worlds import identity, message, remember, text_of
 from tests.support.worlds import memory as stored
 
 BEES, BOAT = "Ana keeps bees.", "Ana has a boat."
@@ -111,7 +111,7 @@ async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory:
     assert (await memory.erase(ANA, str(bees))).erased == (bees,)
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
-    assert (await memory.recall(ANA, "bees", search="always"))["context"] == ""
+    assert text_of((await memory.recall(ANA, "bees", search="always"))["context"]) == ""
     rows = await memory.history(ANA, bees)
     assert [(row.event, row.before or row.after or None) for row in rows] == [("ADD", None), ("ERASE", None)]
     assert (await memory.erase(ANA, bees)).erased == ()

@@ -22,7 +22,7 @@ from tests.support.scripted import (
     turns,
 )
 from tests.support.server import Clone
-from tests.support.worlds import identity, message
+from tests.support.worlds import identity, message, text_of
 
 ANA = identity("ana", session="s1")
 KEPT = "Ana keeps bees on the north quay."
@@ -33,7 +33,7 @@ async def test_without_a_key_what_was_said_is_found_again(clean_db: Clone) -> No
     async with Mnemic.open(database_url=clean_db.service_dsn) as memory:
         await memory.observe(ANA, turns("I live in Lisbon with my sister Inês.", "assistant: How nice."))
         runs = await memory.form(ANA)
-        context = await memory.recall_text(identity("ana"), "Do you remember where I live?")
+        context = text_of((await memory.recall(identity("ana"), "Do you remember where I live?"))["context"])
 
         assert memory.describe().startswith("model: offline rules; embedder: minilm")
         assert memory.settings.kept_messages == "all"
@@ -72,7 +72,7 @@ async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
     await memory.form(ANA)
 
     context = await memory.recall(ANA, "Do you remember the bees on the quay?")
-    assert context["context"].count(KEPT) == 1
+    assert text_of(context["context"]).count(KEPT) == 1
 
 
 # -- what became of memories since a revision

@@ -9,10 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain.agents.middleware import ModelRetryMiddleware
-from langchain_core.messages import SystemMessage
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
+from langgraph.types import Command
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
 from mnemic.operations.run.background import Background, background
@@ -30,6 +32,7 @@ from tests.support.agents import (
     VISIBLE,
     WISH,
     agent,
+    asked_in,
     is_agent,
     remember,
     requests,
@@ -52,26 +55,83 @@ from tests.support.threads import DURABILITIES, Durability, Savers, both_savers
 from tests.support.worlds import identity
 
 
-async def test_the_context_stands_once_behind_the_hosts_own_prompt(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_what_changes_seldom_stands_behind_the_hosts_prompt_and_the_rest_before_the_message(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
     await remember(memory, model)
     says(model)
     turn = await agent(memory, model).ainvoke(said(QUESTION), context=FRIDAY)
 
     (request,) = requests(model)
-    system = system_of(request)
+    system, asked = system_of(request), asked_in(request)
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
     assert system.startswith(f"{PROMPT}\n\n<MemoryContext>")
     assert system.endswith("</MemoryContext>")
-    assert [system.count(text) for text in (KEPT, WISH, "<MemoryContext>")] == [1, 1, 1]
-    assert [message["role"] for message in request["messages"]] == ["system", "user"]
-    assert request["messages"][1]["content"] == QUESTION
+    assert [system.count(text) for text in (KEPT, WISH, "<MemoryContext>")] == [0, 1, 1]
+    assert asked.startswith("<MemoryContext>")
+    assert asked.endswith(f"</MemoryContext>\n\n{QUESTION}")
+    assert [asked.count(text) for text in (KEPT, WISH, "<MemoryContext>")] == [1, 0, 1]
     assert turn.keys() == {"messages", "memory_searched"}
+    assert turn["messages"][0].text == QUESTION
     assert CANARY not in str(turn)
 
-    parts: list[Any] = [{"type": "text", "text": PROMPT, "cache_control": {"type": "ephemeral"}}]
-    await agent(memory, model, system_prompt=SystemMessage(parts)).ainvoke(said(QUESTION), context=FRIDAY)
-    own, added = system_of(requests(model)[-1])
-    assert own == parts[0]
+
+class Marking(AgentMiddleware[Any, Any, Any]):
+    """Marks the end of the system message for a provider's cache, as langchain-anthropic's middleware does."""
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        content = request.system_message.content
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        marked = SystemMessage([*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}])
+        return await handler(request.override(system_message=marked))
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_providers_cache_marks_stay_and_so_do_the_parts_of_a_message(
+    memory: Mnemic, model: LoopbackModel, is_first: bool
+) -> None:
+    await remember(memory, model)
+    says(model)
+    order = [memory.middleware(), Marking()]
+    parts = [{"type": "text", "text": QUESTION}, PICTURE["content"][0]]
+    running = agent(memory, model, system_prompt="Be kind.", middleware=order[::-1] if is_first else order)
+    await running.ainvoke({"messages": [HumanMessage(parts)]}, context=FRIDAY)
+
+    (request,) = requests(model)
+    (marked,) = [part["text"] for part in system_of(request) if "cache_control" in part]
+    assert (marked == "Be kind.", WISH in marked) == (is_first, not is_first)
+    assert WISH in str(system_of(request))
+    added, *own = asked_in(request)
     assert KEPT in added["text"]
+    assert own == parts
+
+
+async def test_a_turns_requests_begin_alike_and_the_next_turns_are_the_same_up_to_the_last_one(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    @tool
+    def look() -> Any:
+        """Shows the quay."""
+        said_for_it = [ToolMessage("Here.", tool_call_id="call_1"), HumanMessage("This is what it shows.")]
+        return Command(update={"messages": said_for_it})
+
+    await remember(memory, model)
+    says(model, VISIBLE, calling(("look", {})), VISIBLE, VISIBLE)
+    running = agent(memory, model, checkpointer=InMemorySaver(), tools=[look])
+    for text in (GREETING, QUESTION, GREETING):
+        await running.ainvoke(said(text), THREAD, context=FRIDAY)
+
+    greeted, searched, looked, last = requests(model)
+    assert KEPT in asked_in(searched)
+    assert "tool" in [message["role"] for message in looked["messages"]]
+    assert asked_in(looked) == "This is what it shows."
+    assert all(request["tools"] == greeted["tools"] for request in (searched, looked, last))
+    sent = [request["messages"] for request in (greeted, searched, looked, last)]
+    assert sent[1][: len(sent[0])] == sent[0]
+    assert sent[2][: len(sent[1])] == sent[1]  # within the turn
+    before = len(sent[1]) - 1  # up to the message that something was retrieved for
+    assert sent[3][:before] == sent[1][:before]
+    assert sent[3][before]["content"] == QUESTION
 
 
 async def test_without_a_memory_the_prompt_is_the_hosts_alone(memory: Mnemic, model: LoopbackModel) -> None:
@@ -93,7 +153,7 @@ async def test_the_tools_come_along_and_the_unsure_model_is_answered(memory: Mne
     names = [tool["function"]["name"] for tool in first["tools"]]
     assert "memory_query" in names
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
-    assert KEPT not in system_of(first)
+    assert KEPT not in str(first["messages"])
     assert system_of(first) == system_of(second)
     (told,) = [message["content"] for message in second["messages"] if message["role"] == "tool"]
     assert KEPT in told
@@ -109,7 +169,8 @@ async def test_the_next_turn_hears_once_what_another_session_changed(memory: Mne
     for _ in range(2):
         await running.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
-    assert ["<Updates" in system_of(request) for request in requests(model)] == [False, True, False]
+    assert ["<Updates" in str(request["messages"]) for request in requests(model)] == [False, True, False]
+    assert "<Updates" in asked_in(requests(model)[1])
 
 
 @both_savers
@@ -123,7 +184,7 @@ async def test_no_checkpoint_holds_what_was_recalled(
         await remember(memory, model)
         running = agent(memory, model, checkpointer=saver)
         await running.ainvoke(said(QUESTION), THREAD, context=FRIDAY, durability=durability)
-        assert KEPT in system_of(requests(model)[0])
+        assert KEPT in asked_in(requests(model)[0])
         saved = await everything()
     assert VISIBLE in saved
     assert CANARY not in saved
@@ -139,8 +200,8 @@ async def test_after_an_interrupt_the_context_is_fetched_again_once(memory: Mnem
     turn = await running.ainvoke(None, THREAD, context=FRIDAY)
 
     before, *after = requests(model)
-    assert KEPT in system_of(before)
-    assert [system_of(request) for request in after] == [system_of(before)] * 2
+    assert KEPT in asked_in(before)
+    assert [request["messages"][:2] for request in after] == [before["messages"]] * 2
     assert len(model.embedding_requests) == 1  # for both of the model's calls
     assert turn["messages"][-1].text == VISIBLE
     assert CANARY not in str([item async for item in running.aget_state_history(THREAD)])
@@ -176,7 +237,7 @@ async def test_an_agent_may_be_invoked_synchronously_in_another_thread(
     turn = await asyncio.to_thread(running.invoke, said(QUESTION), context=FRIDAY)
 
     first, second = requests(model)
-    assert KEPT in system_of(first)
+    assert KEPT in asked_in(first)
     assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
     assert turn["messages"][-1].text == VISIBLE
     assert sorted(stored(superuser)) == [("assistant", VISIBLE), ("user", QUESTION)]
@@ -217,7 +278,7 @@ async def heard(memory: Mnemic, model: LoopbackModel, middleware: MemoryMiddlewa
     running = agent(memory, model, middleware)
     asking = [running.ainvoke(said(f"{QUESTION} {name}"), context=identity(name, session="s")) for name in names]
     await asyncio.gather(*asking)
-    prompts = {request["messages"][-1]["content"].split()[-1]: system_of(request) for request in requests(model)}
+    prompts = {asked_in(request).split()[-1]: asked_in(request) for request in requests(model)}
     return {asker: {name for name in names if f"{name}'s own quay" in prompts[asker]} for asker in names}
 
 

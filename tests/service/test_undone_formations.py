@@ -29,7 +29,7 @@ from tests.support.scripted import (
     reflections,
     say,
 )
-from tests.support.worlds import identity, remember
+from tests.support.worlds import identity, remember, text_of
 from tests.support.worlds import memory as a_memory
 
 HERE, THERE = identity("ana", session="here"), identity("ana", session="there")
@@ -55,7 +55,7 @@ async def without_consolidations(memory: Mnemic) -> None:
 async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
     """All that a recall says, and what is found; to somebody without a session, whom nothing is announced to."""
     found = await memory.query(identity("ana"), "Where does Ana live with her cats?", top_k=20)
-    return await memory.recall_text(identity("ana"), "Do you remember where I live?"), [
+    return text_of((await memory.recall(identity("ana"), "Do you remember where I live?"))["context"]), [
         (item.item_id, item.content) for item in found
     ]
 
@@ -112,11 +112,11 @@ async def test_other_sessions_are_told_of_a_rollback(
     assert await signs() == {"+created"}
 
     undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert "- ~soft-deleted: [Projects]" in (await memory.recall(HERE))["context"]
+    assert "- ~soft-deleted: [Projects]" in text_of((await memory.recall(HERE))["context"])
     assert await signs() == {"~soft-deleted"}
     assert undone.op_id
     await memory.undo(THERE, undone.op_id)
-    assert f"- ⟲restored: [Projects] {OSLO}" in (await memory.recall(HERE))["context"]
+    assert f"- ⟲restored: [Projects] {OSLO}" in text_of((await memory.recall(HERE))["context"])
     assert await signs() == {"⟲restored"}
     assert await signs() == set()
 

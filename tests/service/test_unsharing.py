@@ -24,7 +24,7 @@ from tests.support.scripted import (
     say,
     turns,
 )
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 BO = identity("bo", session="s2", groups=["crew"])
@@ -43,12 +43,12 @@ async def brought(memory: Mnemic, model: LoopbackModel) -> None:
 async def test_what_is_shared_says_whose_word_it_is_to_the_others(memory: Mnemic, model: LoopbackModel) -> None:
     await brought(memory, model)
     await memory.remember(ANA, "The crew never sails alone.", category="knowledge", kind="core", scope="group")
-    shown = (await memory.recall(BO, "When does the crew meet?", search="always"))["context"]
+    shown = text_of((await memory.recall(BO, "When does the crew meet?", search="always"))["context"])
 
     assert f"{CREW} (from Ana)" in shown
     assert "- The crew never sails alone. (from Ana)" in shown
     assert f"{BOS} (from Bo)" in shown
-    assert f"{OWN}\n" in (await memory.recall(ANA, "Who mends sails?", search="always"))["context"]
+    assert f"{OWN}\n" in text_of((await memory.recall(ANA, "Who mends sails?", search="always"))["context"])
 
 
 async def take_back(memory: Mnemic, administration: Administration, who: Identity | None, **how: Any) -> Any:
@@ -97,10 +97,10 @@ async def test_what_others_made_of_it_goes_where_that_is_said(memory: Mnemic, mo
     await memory.consolidate(BO, "group:crew", force=True)
     with pytest.raises(RollbackConflictError):
         await memory.unshare(ANA)
-    assert CREW in await memory.recall_text(BO, "Hello")
+    assert CREW in text_of((await memory.recall(BO, "Hello"))["context"])
 
     await memory.unshare(ANA, cascade=True)
-    assert CREW not in await memory.recall_text(BO, "Hello")
+    assert CREW not in text_of((await memory.recall(BO, "Hello"))["context"])
 
 
 async def test_of_one_formation_each_member_answers_for_their_own_words_and_takes_back_those_alone(

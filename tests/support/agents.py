@@ -55,6 +55,11 @@ def system_of(request: Request) -> Any:
     return system
 
 
+def asked_in(request: Request) -> Any:
+    """The last message of a user, with what memory says to it."""
+    return [message["content"] for message in request["messages"] if message["role"] == "user"][-1]
+
+
 def said(text: str) -> dict[str, Any]:
     return {"messages": [HumanMessage(text)]}
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import psycopg
 
 from mnemic.policy.text.shape import count_tokens
+from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind, Role
 from mnemic.state.records import Memory, Message, NewMemory
@@ -32,6 +33,11 @@ def identity(
     teaches: bool = False,
 ) -> Identity:
     return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups), session_id=session, teaches_agent=teaches)
+
+
+def text_of(context: MemoryContext) -> str:
+    """All that a recall shows a model."""
+    return "\n\n".join(filter(None, (context["standing"], context["turn"])))
 
 
 def direction(degrees: float, size: int = 8) -> tuple[float, ...]:

@@ -25,7 +25,7 @@ from tests.support.audited import assert_chain_is_whole
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import meanwhile, scripted_memory
 from tests.support.server import Clone
-from tests.support.worlds import identity, operate
+from tests.support.worlds import identity, operate, text_of
 from tests.support.worlds import memory as new_memory
 from tests.support.worlds import remember as store
 
@@ -82,7 +82,7 @@ async def test_the_old_text_is_closed_with_its_dates_and_the_new_one_takes_its_p
     assert [getattr(new, name) for name in taken_over] == [getattr(old, name) for name in taken_over]
     assert (new.content, new.state, new.source_session_id) == (FIFTY, "active", "s1")
     assert [found.content for found in await memory.query(ANA, "bees in Oslo")] == [FIFTY]
-    assert FORTY not in (await memory.recall(ANA, "forty bees", search="always"))["context"]
+    assert FORTY not in text_of((await memory.recall(ANA, "forty bees", search="always"))["context"])
 
     (added,), closing = await memory.history(ANA, new.id), (await memory.history(ANA, old.id))[-1]
     assert (added.event, closing.event, added.reason, added.session_id) == ("ADD", "SUPERSEDE", "correct", "s1")
@@ -283,6 +283,6 @@ async def test_another_session_is_told_of_it_as_of_an_update(memory: Mnemic) -> 
         await memory.observe(who, [], revision=(await memory.recall(who))["revision"])
     await memory.correct(ANA, old, FIFTY)
 
-    told = (await memory.recall(friday))["context"]
+    told = text_of((await memory.recall(friday))["context"])
     assert (FIFTY in told, FORTY in told, "↑updated" in told) == (True, False, True)
-    assert FIFTY not in (await memory.recall(ANA))["context"]  # it did that itself
+    assert FIFTY not in text_of((await memory.recall(ANA))["context"])  # it did that itself

@@ -18,7 +18,7 @@ from tests.support.agents import call
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 BEES = "Ana keeps forty bees in Oslo."
@@ -51,7 +51,7 @@ async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: M
     with pytest.raises(InvalidInputError):
         await memory.remember(ANA, long, category="style", kind="core")
 
-    assert "Ana is to be answered in English." in await memory.recall_text(ANA, "")
+    assert "Ana is to be answered in English." in text_of((await memory.recall(ANA, ""))["context"])
     assert [found.content for found in await memory.query(ANA, "English")] == []
 
 

@@ -15,7 +15,7 @@ from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command, prepare
 from tests.support.searching import fact
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, operate, remember
+from tests.support.worlds import MORNING, identity, memory, operate, remember, text_of
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
@@ -177,7 +177,7 @@ def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world
     assert "searched: no" in result.stderr
     recalled = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
     assert recalled["searched"]
-    assert "ferry line" in recalled["context"]
+    assert "ferry line" in text_of(recalled["context"])
 
 
 def test_stored_control_characters_and_markup_reach_no_terminal(mnemic: Command, world: dict[str, UUID]) -> None:

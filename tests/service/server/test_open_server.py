@@ -16,7 +16,7 @@ from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, re
 from tests.support.served import KEY, UPGRADE, DevServer, running_dev_server, token
 from tests.support.server import Clone, Server, cloned
 from tests.support.threads import said
-from tests.support.worlds import identity
+from tests.support.worlds import identity, text_of
 
 pytestmark = pytest.mark.thorough  # servers of their own, some seconds each; the one with a key is always tried
 
@@ -142,9 +142,9 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
     recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
     assert recalled["searched"] == "phrase"
-    assert TEXT in recalled["context"]
-    assert MERGED in recalled["context"]
-    assert "Lisbon" in recalled["context"]
+    assert TEXT in text_of(recalled["context"])
+    assert MERGED in text_of(recalled["context"])
+    assert "Lisbon" in text_of(recalled["context"])
     assert recalled["memories"]
     assert recalled["over_budget"] == []
 

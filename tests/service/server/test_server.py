@@ -12,7 +12,7 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 
 from mnemic.state.identity import Identity
-from tests.support.agents import CANARY, KEPT, is_agent, system_of
+from tests.support.agents import CANARY, KEPT, asked_in, is_agent
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.served import (
     GUIDE,
@@ -29,6 +29,7 @@ from tests.support.served import (
 )
 from tests.support.server import Server, cloned
 from tests.support.threads import said
+from tests.support.worlds import text_of
 
 ANA = Identity(agent_id="guide", user_id="ana")
 MORNING, NIGHT = "Good morning.", "And good night."
@@ -74,7 +75,7 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
     served.model.answer(is_agent, calling(("forget", {"id": important})), "It is settled.")
     question = f"Forget my bees on the quay. {important}"
     thread = await talk(ana, question)
-    assert KEPT in [system_of(request) for request in served.model.chat_requests if is_agent(request)][-1]
+    assert KEPT in [asked_in(request) for request in served.model.chat_requests if is_agent(request)][-1]
     waiting: Any = await ana.threads.get_state(thread)
     assert waiting["next"] == ["confirm"]
     (interrupt,) = waiting["interrupts"]
@@ -95,7 +96,7 @@ async def test_the_servers_own_row_of_a_thread_holds_no_words_of_memory(ana: Lan
     await remember_bees(served)
     thread = await new_thread(ana)
     recalled: Any = await ana.runs.wait(thread, "recall", input={"question": "Where are my bees?"}, context=GUIDE)
-    assert CANARY in recalled["context"]
+    assert CANARY in text_of(recalled["context"])
     assert CANARY not in str(await ana.threads.get(thread))
 
     async with served.memory() as memory:
@@ -234,7 +235,7 @@ async def recalled(client: LangGraphClient, question: str) -> str:
     answer: Any = await client.runs.wait(
         None, "recall", input={"question": question, "search": "always"}, context=GUIDE
     )
-    return str(answer["context"])
+    return text_of(answer["context"])
 
 
 @pytest.mark.parametrize(("user", "other"), [("cara", "dora"), ("cara@example.org", "cara@example%2Eorg")])
