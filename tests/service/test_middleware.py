@@ -93,7 +93,7 @@ async def test_a_providers_cache_marks_stay_and_so_do_the_parts_of_a_message(
     await remember(memory, model)
     says(model)
     order = [memory.middleware(), Marking()]
-    parts = [{"type": "text", "text": QUESTION}, PICTURE["content"][0]]
+    parts: list[Any] = [{"type": "text", "text": QUESTION}, PICTURE["content"][0]]
     running = agent(memory, model, system_prompt="Be kind.", middleware=order[::-1] if is_first else order)
     await running.ainvoke({"messages": [HumanMessage(parts)]}, context=FRIDAY)
 

@@ -1,0 +1,1 @@
+"""How much of a request a provider's prefix cache can use again."""
