@@ -72,7 +72,9 @@ def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Pa
 
 
 def test_every_public_name_stands_in_the_reference() -> None:
-    listed = re.findall(r"^\.\. auto(?:class|function):: mnemic\.(\w+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^\.\. auto(?:class|function):: mnemic\.(\w+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE
+    )
 
     assert sorted(listed) == sorted(set(mnemic.__all__) - {"MnemicError"})  # which stands with the other errors
 

@@ -12,7 +12,7 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 
 from mnemic.state.identity import Identity
-from tests.support.agents import CANARY, KEPT, asked_in, is_agent
+from tests.support.agents import CANARY, KEPT, is_agent, system_of
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.served import (
     GUIDE,
@@ -75,7 +75,7 @@ async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_wit
     served.model.answer(is_agent, calling(("forget", {"id": important})), "It is settled.")
     question = f"Forget my bees on the quay. {important}"
     thread = await talk(ana, question)
-    assert KEPT in [asked_in(request) for request in served.model.chat_requests if is_agent(request)][-1]
+    assert KEPT in [system_of(request) for request in served.model.chat_requests if is_agent(request)][-1]
     waiting: Any = await ana.threads.get_state(thread)
     assert waiting["next"] == ["confirm"]
     (interrupt,) = waiting["interrupts"]
