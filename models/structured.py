@@ -11,11 +11,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableSequence
 from pydantic import BaseModel, ValidationError
 
-from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
+from mnemic.models.answers import MAX_ANSWER_BYTES, Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import ChatModels, offline
 from mnemic.prompts.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step
-from mnemic.prompts.repair import BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, Flaw
+from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, Flaw
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ MAX_NAMED_PROBLEMS = 5
 
 Record = TypeVar("Record", bound=BaseModel)
 
+_LEFT = "the messages stay pending"
+#: Ends what models that think aloud say before their answer.
+_THOUGHT = "</think>"
 _CHECK = "A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT"
 
 
@@ -45,8 +48,9 @@ async def run_step(
         ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the tier's model cannot be made, or its provider has no structured output.
     """
-    model, spent = await models.for_call(step.tier, step.prompt.name)
-    if model is None:
+    call = await models.for_call(step.tier, step.prompt.name)
+    spent, method = call.spent, models.settings.structured_output
+    if call.model is None:
         # a tenth of a second for a full batch, which an event loop must not stand still for
         return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
     schema = (
@@ -54,11 +58,13 @@ async def run_step(
         if isinstance(step_input, ExtractionInput)
         else step.output.model_json_schema()
     )
-    bound = _bind(model, schema, models.settings.structured_output)
+    bound = call.model if method == "text" else _bind(call.model, schema, method)
     messages, repairs = step.messages(step_input), 0
+    if method == "text":  # in the same message, for some models take no two of a user in a row
+        messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
     while True:
-        answer, flaw, spent = await ask(bound, messages, spent, left="the messages stay pending", check=_CHECK)
-        result = flaw or _read(answer, step.output, check)
+        answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
+        result = flaw or _read(_json_in(answer.text) if method == "text" else _answered(answer), step.output, check)
         if not isinstance(result, Flaw):
             return StepResult(result, spent)
         if repairs:
@@ -86,12 +92,35 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
     return chain.first
 
 
-def _read(answer: AIMessage, output: type[Record], check: Callable[[Record], Flaw | None] | None) -> Record | Flaw:
-    text = str(answer.text)
+def _answered(answer: AIMessage) -> str:
     if answer.tool_calls:
-        text = json.dumps(answer.tool_calls[0]["args"])
-    elif answer.invalid_tool_calls:
-        text = answer.invalid_tool_calls[0]["args"] or ""
+        return json.dumps(answer.tool_calls[0]["args"])
+    if answer.invalid_tool_calls:
+        return answer.invalid_tool_calls[0]["args"] or ""
+    return str(answer.text)
+
+
+def _json_in(text: str) -> str:
+    """The last JSON object of a text; what a model thinks aloud, and says around it, is left out.
+
+    What is not whole stays as it is, for the repair to name.
+    """
+    said = text.rpartition(_THOUGHT)[2]
+    if len(said) > MAX_ANSWER_BYTES:
+        return said
+    decoder, found, place = json.JSONDecoder(), said, said.find("{")
+    while place >= 0:
+        try:
+            _, end = decoder.raw_decode(said, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        else:
+            found = said[place:end]
+        place = said.find("{", end)
+    return found
+
+
+def _read(text: str, output: type[Record], check: Callable[[Record], Flaw | None] | None) -> Record | Flaw:
     if not text.strip():
         return EMPTY
     if is_unreasonable(text.encode(errors="replace")):

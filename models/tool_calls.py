@@ -57,13 +57,13 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
         ModelOutputError: the provider refused the request itself.
         ConfigurationError: the model cannot be made, or takes no tools.
     """
-    model, spent = await models.for_call(REFINE.tier, REFINE.prompt.name)
-    if model is None:
+    call = await models.for_call(REFINE.tier, REFINE.prompt.name)
+    if call.model is None:
         # 20 ms for 350 memories, which an event loop must not stand still for
-        return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), spent)
+        return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), call.spent)
     messages = [*REFINE.messages(step_input), *_sent_back(step_input.turns)]
-    bound = _offering(model, tools)
-    answer, flaw, spent = await ask(bound, messages, spent, left="this turn changed nothing", check=_CHECK)
+    bound, left = _offering(call.model, tools), "this turn changed nothing"
+    answer, flaw, spent = await ask(call, bound, messages, call.spent, left=left, check=_CHECK)
     if flaw in (REFUSED, FILTERED):
         return StepResult(Turn(), spent)
     start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # of a longer one no more is cleaned
@@ -93,14 +93,16 @@ async def run_answer(
         ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
         ConfigurationError: the model cannot be made, or takes no tools.
     """
-    model, spent = await models.for_call("agent", subagent or "converse", shown=subagent is None)
-    if model is None:
+    call = await models.for_call("agent", subagent or "converse", shown=subagent is None)
+    if call.model is None:
         rules = (await offline("chat", "OfflineChat"))(**(HIDDEN if subagent else {})).bind_tools(tools)
-        return StepResult(await rules.ainvoke(list(messages)), spent)
+        return StepResult(await rules.ainvoke(list(messages)), call.spent)
     streamed = _Streamed()
-    listened = model.model_copy(update={"callbacks": [streamed]})
+    listened = call.model.model_copy(update={"callbacks": [streamed]})
     bound = _offering(listened, tools) if tools else listened  # providers refuse an empty list
-    answer, flaw, spent = await ask(bound, messages, spent, left=_AS_BEFORE, check=_CHECK)
+    answer, flaw, spent = await ask(
+        call, bound, messages, call.spent, left=_AS_BEFORE, check=_CHECK, begun=lambda: streamed.begun
+    )
     if flaw and not answer.text:
         raise ModelOutputError(
             f"{spent.model} gave no usable answer for {spent.step}: {flaw.kind}; {_AS_BEFORE}. "
@@ -187,11 +189,14 @@ class _Streamed(AsyncCallbackHandler):
     """
 
     def __init__(self) -> None:
+        #: Whether anything has come, which a host may have shown.
+        self.begun = False
         self._chunks: list[AIMessageChunk] = []
 
     async def on_llm_new_token(
         self, token: object, *, chunk: GenerationChunk | ChatGenerationChunk | None = None, **_: Any
     ) -> None:
+        self.begun = True
         message = chunk.message if isinstance(chunk, ChatGenerationChunk) else None
         if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
             self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))

@@ -6,7 +6,7 @@ import logging
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.models.embedders import Vector
+from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.recall import read_standing, search_setup
 from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
-from mnemic.models.embedders import Vector
+from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related

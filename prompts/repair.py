@@ -27,6 +27,8 @@ NOTHING: Final = Flaw(
 BROKE_SCHEMA: Final = "it broke the schema ({problems})."
 #: The turn that asks for another answer.
 REPAIR: Final = "Your last answer could not be used: {advice} Answer anew."
+#: Behind the request, for a model that cannot be told a schema otherwise.
+AS_JSON: Final = "Answer with one JSON object of this JSON schema, and with nothing else:\n{schema}"
 #: What is wrong with a draft.
 _PROBLEMS: Final[Mapping[str, str]] = {
     "no_source": "cite no line of the conversation",

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import SkipValidation
 
+from mnemic.models.given import taken_apart
 from mnemic.operations import agent_settings, usage
 from mnemic.operations.governance import audit, retention, rollback
 from mnemic.operations.governance.actor import Actor
@@ -37,11 +38,15 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def open(cls, **settings: Any) -> AsyncIterator[Self]:
         """Opens database and models; arguments are settings and beat the environment.
 
+        `fast_model`, `slow_model`, `agent_model` may be chat models of LangChain's that the host has made, and
+        `embedder` an `Embeddings`.
+
         Raises:
             ConfigurationError: a setting does not fit.
             MnemicError: the database or the embedder cannot be had; the message says what to do.
         """
-        async with open_resources(Settings(**settings)) as resources:
+        named, given = taken_apart(settings)
+        async with open_resources(Settings(**named), given) as resources:
             yield cls(resources)
 
     @property

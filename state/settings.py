@@ -3,6 +3,7 @@
 What is `Own` an agent may have a value of its own for (`agents.settings`).
 """
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -71,11 +72,20 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
     )
+    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted.
     model_timeout_seconds: Seconds = 120
-    structured_output: Literal["json_schema", "function_calling"] = "json_schema"
+    model_deadline_seconds: Seconds = 300
+    #: Tokens of one answer. The longest right one, a refinement's 64 calls, has some 10,000; a model may think as many.
+    max_output_tokens: PositiveInt = 16_384
+    #: How a step's answer gets its form: by the provider's JSON schema, a tool that the model has to call, or plain
+    #: text that JSON is read out of.
+    structured_output: Literal["json_schema", "function_calling", "text"] = "json_schema"
+    #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
+    model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
     embedder: str | None = None
-    embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] = MAX_DIMENSIONS
+    #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.
+    embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
     #: A directory with model.onnx for `minilm`. None: the installed package.
     minilm_path: Path | None = None
 
@@ -218,6 +228,13 @@ class Settings(BaseSettings):
         if name is not None and name != OFFLINE and not all(name.partition(":")):
             raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
         return name
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not re.match("https?://[^/]", url):
+            raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
+        return url
 
     @field_validator("extraction")
     @classmethod

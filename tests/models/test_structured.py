@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 
-from mnemic.models import chat
+from mnemic.models import failures
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import run_step
 from mnemic.prompts.loader import Step, StepOutput, parse_prompt
@@ -24,7 +24,7 @@ from mnemic.state.kinds import Usage
 from mnemic.state.settings import Settings, Tier
 from tests.support.loopback import Answer, LoopbackModel, Reply
 
-Method = Literal["json_schema", "function_calling"]
+Method = Literal["json_schema", "function_calling", "text"]
 SECRET = "Mara's diagnosis"
 
 
@@ -104,6 +104,7 @@ FLAWS: list[tuple[Method, str, Answer]] = [
     *(("json_schema", name, answer) for name, answer in (BAD_TEXTS | BAD_MESSAGES).items()),
     *(("function_calling", name, tool_call(text)) for name, text in BAD_TEXTS.items()),
     *(("function_calling", name, answer) for name, answer in BAD_MESSAGES.items()),
+    *(("text", name, answer) for name, answer in (BAD_TEXTS | BAD_MESSAGES).items()),
 ]
 flawed = pytest.mark.parametrize(("method", "name", "answer"), FLAWS, ids=[f"{m}-{n}" for m, n, _ in FLAWS])
 
@@ -140,7 +141,7 @@ async def test_a_flaw_that_stays_is_a_typed_failure_without_contents(
     check_quotes_nothing(caught.value)
 
 
-async def test_the_schema_is_strict_no_temperature_is_sent_and_a_call_without_usage_is_counted(
+async def test_the_schema_is_strict_temperature_and_length_are_bounded_and_a_call_without_usage_is_counted(
     endpoint: LoopbackModel,
 ) -> None:
     endpoint.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
@@ -150,7 +151,7 @@ async def test_the_schema_is_strict_no_temperature_is_sent_and_a_call_without_us
     (request,) = endpoint.chat_requests
     assert request["response_format"]["json_schema"]["strict"] is True
     assert request["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
-    assert "temperature" not in request
+    assert (request["temperature"], request["max_completion_tokens"]) == (0, 16_384)
     assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 0, 0)
 
 
@@ -172,8 +173,8 @@ AWAY, REFUSED = "could not be used", "refused this request"
         (500, 3, AWAY, r"server error \(HTTP 500"),
         (401, 1, AWAY, r"key refused \(HTTP 401"),
         (403, 1, AWAY, r"permission denied \(HTTP 403"),
-        (404, 1, AWAY, r"unknown model \(HTTP 404"),
-        (409, 3, AWAY, r"request refused \(HTTP 409"),
+        (404, 1, AWAY, r"unknown model or path \(HTTP 404"),
+        (409, 3, AWAY, r"server error \(HTTP 409"),
         (b"<html>a proxy's page</html>", 1, AWAY, "an answer that is not of the protocol"),
         (400, 1, REFUSED, r"request refused \(HTTP 400.*MNEMIC_STRUCTURED_OUTPUT"),
         (413, 1, REFUSED, r"(input too long|request refused) \(HTTP 413.*MNEMIC_STRUCTURED_OUTPUT"),
@@ -189,16 +190,17 @@ async def test_a_failed_request_names_its_kind_and_is_not_repaired(
         await ask(endpoint.base_url)
 
     assert isinstance(caught.value, ModelOutputError) is (verdict == REFUSED)
-    assert len(endpoint.chat_requests) == requests  # by the client
+    assert len(endpoint.chat_requests) == requests
     check_quotes_nothing(caught.value)
 
 
 async def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "MAX_RETRIES", 0)
+    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(ModelError, match="no connection"):
-        await ask(f"http://127.0.0.1:{port}/v1")
+    url = f"http://ana:secret@127.0.0.1:{port}/v1?key=secret"
+    with pytest.raises(ModelError, match=rf"no connection: .* MNEMIC_BASE_URL, which is http://127.0.0.1:{port}/v1;"):
+        await ask(url)
 
 
 # -- other providers raise errors of their own
@@ -258,7 +260,7 @@ async def failed(error: Exception) -> ModelError:
 async def test_any_error_of_a_provider_is_a_typed_failure_without_contents(error: Exception, kind: str) -> None:
     raised = await failed(error)
     assert type(raised) is ModelError
-    assert re.match(f"provider:m could not be used for note: {kind}; the", str(raised))
+    assert re.match(f"provider:m could not be used for note: {kind}(: [^;]+)?; the", str(raised))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mnemic.models.chat import MAX_RETRIES
+from mnemic.models.failures import MOST_REQUESTS
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
@@ -292,7 +292,7 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
 # -- with less memory, where the embedder or the database fails, and it says so
 
 
-@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, 1 + MAX_RETRIES)])
+@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, MOST_REQUESTS)])
 async def test_without_the_embedder_the_search_goes_by_text_alone(
     memory: Mnemic, model: LoopbackModel, caplog: pytest.LogCaptureFixture, status: int, requests: int
 ) -> None:

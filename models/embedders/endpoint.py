@@ -1,0 +1,135 @@
+"""Embedders that somebody else runs: an OpenAI-compatible endpoint, or a LangChain `Embeddings` of the host's."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mnemic.models.chat import name_of, openai_endpoint
+from mnemic.models.embedders.vectors import Vector, unit_vectors
+from mnemic.models.failures import Endpoint, failure_of, stated, tries
+from mnemic.policy.formation.bands import Bands
+from mnemic.state.errors import EmbeddingError, EmbeddingInputError
+from mnemic.state.settings import MAX_DIMENSIONS, Settings
+
+if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
+    from langchain_core.embeddings import Embeddings
+
+#: The most texts that the API of OpenAI takes in one request.
+MAX_TEXTS_PER_REQUEST = 2048
+#: These models make shorter vectors where they are asked to, and longer ones than can be kept where they are not.
+_SHORTENED = "text-embedding-3-"
+
+
+class RemoteEmbedder:
+    """Vectors that somebody else works out. The first ones tell how long all of them are.
+
+    Args:
+        asked: whom errors name.
+        dimensions: the length that is asked for; None: what the model makes.
+    """
+
+    local = False
+    #: The figures of the design, made for the family of models of OpenAI; `python -m benchmarks.bands --embedder
+    #: openai:MODEL` measures them where there is a key.
+    bands = Bands(auto=0.95, check=0.70, fallback=0.55)
+
+    def __init__(self, asked: Endpoint, dimensions: int | None = None) -> None:
+        self._asked = asked
+        self._length = dimensions
+
+    @property
+    def name(self) -> str:
+        """Model and length, which is known from the first vectors on."""
+        return f"{self._asked.name}:{self._length}" if self._length else self._asked.name
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One unit vector for each text, in order.
+
+        Raises:
+            EmbeddingInputError: the endpoint refused these texts.
+            EmbeddingError: the endpoint could not be used or did not return one usable vector for each text.
+        """
+        if not texts:
+            return []
+        try:
+            vectors: list[list[float]] = await tries(self._asked)(self._vectors, list(texts))
+        except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
+            failure = failure_of(error, self._asked)
+        else:
+            return await self._checked(vectors, len(texts))
+        # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
+        if failure.is_refused:
+            raise EmbeddingInputError(
+                f"{self.name} refused these texts: {stated(failure)}. A wrong model or number of dimensions looks the "
+                "same: check MNEMIC_EMBEDDER and MNEMIC_EMBEDDER_DIMENSIONS if every text is refused"
+            )
+        raise EmbeddingError(f"{self.name} could not be used: {stated(failure)}")
+
+    async def _vectors(self, texts: list[str]) -> list[list[float]]:
+        raise NotImplementedError
+
+    async def _checked(self, vectors: Sequence[Sequence[float]], texts: int) -> list[Vector]:
+        length = len(vectors[0]) if vectors else 0
+        if length > MAX_DIMENSIONS:
+            raise EmbeddingError(
+                f"{self.name} returned {length} dimensions, and at most {MAX_DIMENSIONS} can be kept: set "
+                "MNEMIC_EMBEDDER_DIMENSIONS if the model shortens its vectors, or choose another MNEMIC_EMBEDDER"
+            )
+        if self._length and length != self._length:
+            raise EmbeddingError(
+                f"{self.name} returned {length} dimensions: it does not shorten its vectors, or is another model now. "
+                "Set MNEMIC_EMBEDDER_DIMENSIONS to what it returns, or leave it out"
+            )
+        units = await asyncio.to_thread(unit_vectors, vectors, texts=texts, dimensions=length)
+        self._length = length
+        return units
+
+
+class OpenAIEmbedder(RemoteEmbedder):
+    """A model behind `/embeddings`. A length is asked for only where the settings name one, or it would be too long.
+
+    Raises:
+        ConfigurationError: there is no key or base URL.
+    """
+
+    def __init__(self, model: str, settings: Settings) -> None:
+        # Here and not above: a second of imports that offline use never pays.
+        from openai import AsyncOpenAI, Omit
+
+        with suppress(ImportError):
+            import numpy  # noqa: F401 - where it is, the client would import it on the event loop, at its first answer
+
+        wanted = settings.embedder_dimensions or (MAX_DIMENSIONS if model.startswith(_SHORTENED) else None)
+        super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", settings.base_url), wanted)
+        self._model, self._wanted = model, wanted or Omit()
+        arguments = openai_endpoint(settings, "MNEMIC_EMBEDDER")
+        key = arguments.pop("api_key").get_secret_value()
+        self._client = AsyncOpenAI(api_key=key, timeout=settings.model_timeout_seconds, max_retries=0, **arguments)
+
+    async def _vectors(self, texts: list[str]) -> list[list[float]]:
+        found: list[list[float]] = []
+        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+            part = texts[start : start + MAX_TEXTS_PER_REQUEST]
+            answer = await self._client.embeddings.create(input=part, model=self._model, dimensions=self._wanted)
+            ordered = sorted(answer.data, key=lambda one: one.index)
+            if {one.index for one in ordered} == {*range(len(ordered))}:
+                found += [one.embedding for one in ordered]
+            else:  # a server that numbers nothing
+                found += [one.embedding for one in answer.data]
+        return found
+
+
+class GivenEmbedder(RemoteEmbedder):
+    """A LangChain `Embeddings` of the host's own.
+
+    Args:
+        embeddings: is asked as it is; its class and the name of its model are what its vectors are known by.
+    """
+
+    def __init__(self, embeddings: "Embeddings") -> None:
+        super().__init__(Endpoint(name_of(embeddings), "the embedder that was given"))
+        self._embeddings = embeddings
+
+    async def _vectors(self, texts: list[str]) -> list[list[float]]:
+        return await self._embeddings.aembed_documents(texts)
