@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.recall import read_standing, search_setup
+from mnemic.operations.recall import read_standing, search_setup, warn_of_other_vectors
 from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node
 from mnemic.operations.run.identity import identity_of
@@ -75,6 +75,8 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
         found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
+        if vector:
+            await warn_of_other_vectors(resources, scoped, found)
     fresh = [item for item in found if item.item_id not in shown]
     best = [item for item in fresh if item.related_to is None][: settings.recall_limit]
     kept = {item.item_id for item in best}

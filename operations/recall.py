@@ -1,5 +1,6 @@
 """What recall and query share: the standing part and the one search; and what somebody looks up by a request."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -19,8 +20,10 @@ from mnemic.state.query import MemoryQuery, Updates
 from mnemic.state.records import Found, HistoryEvent, Memory, Standing, StandingPart
 from mnemic.state.settings import Settings
 from mnemic.storage import history, memories, revisions
-from mnemic.storage.search import search_candidates
+from mnemic.storage.search import other_models, search_candidates
 from mnemic.storage.transaction import ScopedTransaction
+
+_LOG = logging.getLogger("mnemic")
 
 #: Of a kept message, which may have 32,000 characters, a bullet shows the beginning; of a procedure every step counts.
 MESSAGE_CHARS: Final = 500
@@ -88,6 +91,21 @@ async def search(
     return ranked(candidates, links, ranking_context(request, scoped.identity.user_id, setup.rag_lengths), weights)
 
 
+async def warn_of_other_vectors(resources: Resources, scoped: ScopedTransaction, found: Sequence[Found]) -> None:
+    """Says once in each process how many memories a search by meaning passes over, for another embedder made theirs.
+
+    Args:
+        found: results of a search that had a vector; only what has no similarity makes it worth a look.
+    """
+    if resources.warned or (found and all(item.explanation.similarity is not None for item in found)):
+        return
+    name = resources.embedder.name
+    if others := await other_models(scoped, name):
+        resources.warned.add(name)
+        told = ", ".join(f"{count:,} of {model}" for model, count in others.items())
+        _LOG.warning("vectors of another embedder than %s are found by words alone: %s", name, told)
+
+
 async def query(resources: Resources, identity: Identity, request: MemoryQuery) -> list[Found]:
     """The memories and kept messages that fit a request best, best first, within its budget.
 
@@ -116,6 +134,8 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     setup = search_setup(resources, resources.settings)
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
         found = await search(scoped, setup, request, vector, categories)
+        if vector:
+            await warn_of_other_vectors(resources, scoped, found)
     if request.budget_tokens is not None:
         found = fit(found, tokens=lambda item: count_tokens(result_line(item, request)), budget=request.budget_tokens)
     resources.note_uses(identity, found)

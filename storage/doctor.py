@@ -10,7 +10,9 @@ from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.offences import Offence, find_offences
 from mnemic.storage.schema import RULES, SERVICE_ROLE
+from mnemic.storage.transaction import load_statements
 
+_SQL = load_statements("doctor")
 #: Functions, triggers and policies are in the package, and made anew where the record of them is gone.
 _ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
 #: Every check, and what to do about what no single statement mends.
@@ -69,6 +71,19 @@ async def check(database: Database) -> list[Finding]:
         Finding(name, not found[name], _remedy(found[name], advice), "" if found[name] else notes.get(name, ""))
         for name, advice in _REMEDIES.items()
     ]
+
+
+async def check_vectors(database: Database, embedder: str) -> Finding:
+    """Whether the embedder in use made all vectors; those of another one are no fault, and are found by words alone.
+
+    Args:
+        embedder: its name, which lacks the length where that is known from the first vectors on.
+    """
+    async with database.catalog() as connection:
+        stored = await (await connection.execute(_SQL["vectors"])).fetchall()
+    others = [f"{count:,} of {model}" for model, count in stored if not f"{model}:".startswith(f"{embedder}:")]
+    note = f"not of {embedder}, so found by words alone: {', '.join(others)}" if others else f"all of {embedder}"
+    return Finding("vectors", ok=True, note=note)
 
 
 async def require_sound(database: Database) -> None:

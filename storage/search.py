@@ -71,6 +71,12 @@ async def search_candidates(
     return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
 
 
+async def other_models(scoped: ScopedTransaction, model: str) -> dict[str, int]:
+    """Vectors of the visible scope keys that other embedders than this one made, by their names, the most first."""
+    values = {"agent_id": scoped.identity.agent_id, "scope_keys": array_text(scoped.scope_keys), "model": model}
+    return dict(await scoped.tuples(_SQL["other_models"], values))
+
+
 def _parts(request: MemoryQuery) -> list[str]:
     """The parts of the statement that a request needs, beside what every one needs."""
     filtered = any(value is not None for _, value in request.filters)

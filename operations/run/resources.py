@@ -107,6 +107,8 @@ class Resources:
     embedder: Embedder
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
+    #: The embedder of which a recall has said that others made vectors, too.
+    warned: set[str] = field(default_factory=set)
     #: As a refinement's agent is told.
     today: Callable[[], date] = today
 

@@ -1,5 +1,6 @@
 """All commands in the order of `mnemic --help`, and those for who runs the service: `doctor`, `db` and `token`."""
 
+import asyncio
 import io
 import sys
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ import typer
 from rich.text import Text
 
 from mnemic import __version__
+from mnemic.models.embedders import make_embedder
 from mnemic.policy.auth_tokens import new_token
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
@@ -22,7 +24,7 @@ from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
 from mnemic.service.cli.upkeep import correct, erase, protect, purge, refine, refinements, unprotect
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
-from mnemic.storage.doctor import check
+from mnemic.storage.doctor import check, check_vectors
 from mnemic.storage.opening import dump_database, open_database, set_up_database
 
 _MARKS = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
@@ -32,8 +34,12 @@ Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Wh
 
 async def doctor(as_json: AsJson = False) -> None:
     """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
-    async with open_database(Settings(), sound=False) as database:  # one that every other command refuses
+    settings = Settings()
+    async with open_database(settings, sound=False) as database:  # one that every other command refuses
         findings = await check(database)
+        if all(finding.ok for finding in findings):
+            embedder = await asyncio.to_thread(make_embedder, settings)
+            findings.append(await check_vectors(database, embedder.name))
     rows = [(_MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
     report(findings, table(rows), as_json=as_json, nothing="no checks")
     exit_if_wrong(not all(finding.ok for finding in findings))

@@ -84,3 +84,6 @@ select t.tgname as name, c.relname as table, format('%%I.%%I', n.nspname, p.pron
 -- record --
 -- The files that were applied.
 select name, checksum from mnemic.migrations;
+
+-- vectors --
+select model, vectors from mnemic.vector_models();

@@ -70,10 +70,14 @@ with word as materialized (
               from told) as either
      group by item_id
     having bool_or(best) and (max(text) is not null or not exists (select from question where phrases is not null))
+), unknown as materialized (
+    -- of an entry that waits for its vector, or has another embedder's: as similar as others that have a word of the question
+    select avg(similarity) as likely from scored where text is not null
 ), near as materialized (
     -- what may be among the results whatever is added; messages and facts add to each other, and short categories give up places
     select *, %(w_text)s * coalesce(text / nullif((select max(text) from scored), 0), 0)
-              + %(w_meaning)s * coalesce(greatest(similarity, 0) / nullif((select max(similarity) from scored), 0), 0) as fused
+              + %(w_meaning)s * coalesce(greatest(coalesce(similarity, (select likely from unknown)), 0)
+                                         / nullif((select max(similarity) from scored), 0), 0) as fused
       from scored order by fused desc, similarity desc nulls last, item_id
      limit case when exists (select from scored where kind = 'message' or category = any(%(short)s))
                 then %(most)s::bigint else %(most_facts)s::bigint end
@@ -124,3 +128,9 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        other, strength from link;
+
+-- other_models --
+-- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.
+select model, count(*) as vectors from entries
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and living and model not in ('', %(model)s)
+ group by model order by 2 desc, 1;

@@ -29,3 +29,9 @@ language sql stable set search_path = mnemic, pg_temp as $$
     select '[' || to_char(m.valid_from at time zone 'UTC', 'FMDD FMMonth YYYY') || '] '
            || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
 $$;
+
+-- Whose vectors the database holds, over all agents: names of embedders and counts.
+create function vector_models() returns table (model text, vectors bigint)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select e.model, count(*) from entries e where e.living and e.model <> '' group by e.model order by 2 desc, 1
+$$;
