@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import SkipValidation
 
+from mnemic.models.chat import UnderWay
 from mnemic.models.given import taken_apart
 from mnemic.operations import agent_settings, usage
 from mnemic.operations.governance import audit, retention, rollback
@@ -58,6 +59,10 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         """Model, embedder and database in use, on one line."""
         resources, database = self.resources, describe_database(self.settings)
         return f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; database: {database}"
+
+    def under_way(self) -> list[UnderWay]:
+        """The requests to chat models that have not been answered yet, the oldest first: for a sign of life."""
+        return self.resources.models.under_way()
 
     @check_arguments
     async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:

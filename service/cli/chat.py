@@ -24,6 +24,7 @@ from mnemic.policy.text.shape import clean_text, says_nothing, visible
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, say
+from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
@@ -74,6 +75,8 @@ class ChatSession:
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
         self._revision: int | None = None
         self._is_formation_due = asyncio.Event()
+        #: Why nothing could be formed, as it was last told.
+        self._told: str | None = None
         #: Leaving waits for what is being formed.
         self._forming = asyncio.Lock()
         #: Rules take no time: what they form is shown before the next line is asked for.
@@ -86,8 +89,9 @@ class ChatSession:
         loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
         background = asyncio.create_task(self._form_in_background())
         try:
-            await self._talk()
-            await self._interruptible(self._form())
+            async with waiting_shown(self._memory, self._terminal.show_aside):
+                await self._talk()
+                await self._interruptible(self._form())
         finally:
             background.cancel()
             with suppress(asyncio.CancelledError):
@@ -155,9 +159,10 @@ class ChatSession:
 
     async def _form(self) -> None:
         async with self._forming:
-            with self._shown_errors():
+            with self._shown_errors(unless=self._told) as problems:
                 runs = await self._memory.form(self._who)
                 self._terminal.show_notes(losses(runs))
+            self._told = problems[0] if problems else None
         await self._show_updates()
 
     async def _show_updates(self) -> None:
@@ -173,12 +178,15 @@ class ChatSession:
             self._terminal.show_notes(lines)
 
     @contextmanager
-    def _shown_errors(self) -> Iterator[None]:
-        """An error ends the block and is shown; the conversation goes on."""
+    def _shown_errors(self, unless: str | None = None) -> Iterator[list[str]]:
+        """An error ends the block, is shown unless it reads like this, and stands in the list; the talk goes on."""
+        problems = list[str]()
         try:
-            yield
+            yield problems
         except MnemicError as error:
-            self._terminal.show_notes([f"mnemic: {error}"])
+            problems.append(str(error))
+            if problems[0] != unless:
+                self._terminal.show_notes([f"mnemic: {error}"])
 
     async def _interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """The work's result; None where Ctrl-C ended it."""
@@ -238,6 +246,11 @@ class ChatTerminal:
         for line in lines:
             say(Text("  ") + plain(line, "dim"))
         typer.echo(self._prompt, nl=False, err=True)
+
+    def show_aside(self, line: str) -> None:
+        """A line that does not interrupt an answer."""
+        if not self._is_open:
+            self.show_notes([line])
 
     def end_line(self) -> None:
         """What follows begins on a line of its own."""

@@ -12,6 +12,7 @@ from mnemic.operations.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
+from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, ModelOutputError
 from mnemic.state.graphs import FormationOutput
@@ -100,11 +101,12 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     async with Mnemic.open() as memory:
         say(memory.describe())
         intake = await _take_in(memory, who, files)
-        with progress() as bar:
-            for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
-                sessions.append(await form_session(memory, who, session, accepted))
-                for line in sessions[-1].complaints():
-                    say(f"session {session}: {line}")
+        async with waiting_shown(memory, say):
+            with progress() as bar:
+                for session, accepted in bar.track(intake.accepted.items(), description="sessions formed"):
+                    sessions.append(await form_session(memory, who, session, accepted))
+                    for line in sessions[-1].complaints():
+                        say(f"session {session}: {line}")
     found = {"read": intake.read, "malformed_lines": intake.malformed, "malformed": intake.named, "sessions": sessions}
     new = intake.accepted
     lines = [f"{intake.read} messages read, {new.total()} of them new, in {len(new)} sessions"]

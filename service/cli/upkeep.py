@@ -35,6 +35,7 @@ from mnemic.service.cli.terminal import (
     verbatim,
     withheld,
 )
+from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
@@ -194,7 +195,8 @@ async def refine(
     if scope != "agent":
         who = who.model_copy(update={"group_ids": (owner,)} if scope == "group" else {f"{scope}_id": owner})
     async with Mnemic.open() as memory:
-        result = await memory.refine(who, key, force=force, dry_run=dry_run)
+        async with waiting_shown(memory, say):
+            result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     has_ended = result["outcome"] == "ended"
     report(result, [verbatim(_figures(result))], as_json=as_json)

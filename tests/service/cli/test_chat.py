@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from mnemic.service.cli import waiting
 from tests.service.cli.conftest import Command
 from tests.support.agents import not_streaming, says
 from tests.support.commands import Terminal
@@ -125,6 +126,29 @@ def test_a_model_that_fails_is_told_and_what_was_said_then_is_remembered_once(
     assert second.stdout == "Here I am.\n"
     assert observed(superuser) == [("user", TEA), ("user", "Hello?"), ("assistant", "Here I am.")]
     assert living(superuser) == [PREFERS_TEA]
+
+
+@pytest.mark.thorough
+def test_a_failure_of_formation_is_told_once_and_again_where_it_is_another(
+    mnemic: Command, online: dict[str, str], model: LoopbackModel
+) -> None:
+    model.answer(FACTS, 401, 401, 403)
+    says(model, "I see.")
+    told = mnemic("chat", *WHO, typed="My boat is blue.\nMy cat is grey.\nMy house is red.").stderr
+    assert [told.count(problem) for problem in ("key refused", "permission denied")] == [1, 1]
+
+
+@pytest.mark.thorough
+def test_a_slow_model_is_named_with_what_it_is_asked_for(
+    mnemic: Command, online: dict[str, str], model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "FIRST", 0.2)
+    released = threading.Event()
+    model.answer(FACTS, Reply(content=facts().model_dump_json(), after=released))
+    says(model, "I see.")
+    threading.Timer(2, released.set).start()
+    told = mnemic("chat", *WHO, typed=TEA).stderr
+    assert re.search(r"openai:gpt-fast has been asked for extract_facts for \d+ s", " ".join(told.split()))
 
 
 def test_the_answer_of_a_model_that_does_not_stream_is_shown(
