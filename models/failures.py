@@ -75,8 +75,8 @@ class _Kind(NamedTuple):
 
 _SERVER = _Kind("server error", (provider.ModelAPIError,), 0, "the server failed: look at its log, or wait", True)
 _REQUEST = _Kind("request refused", (provider.ModelInvalidRequestError,), 0, "")
-_QUOTA = _Kind("quota used up", (), 0, "top the account up, or set another key ({key})")
-_PATH = _Kind("nothing at this path", (), 0, "correct {address}: for most servers it ends in /v1")
+_QUOTA = _Kind("quota used up", (), 402, "top the account up, or set another key ({key})")
+_PATH = _Kind("nothing at this path", (), 405, "correct {address}: for most servers it ends in /v1")
 _MODEL = _Kind("unknown model", (), 0, "correct {setting}")
 #: By the exceptions of langchain-core and Python or by the HTTP status: the first that fits.
 _KINDS: Final = (
@@ -95,6 +95,8 @@ _KINDS: Final = (
         *("input too long", (provider.ContextOverflowError,), 413),
         "use a model that takes more ({setting}), or smaller batches (MNEMIC_FORMATION_BATCH_TOKENS)",
     ),
+    _QUOTA,
+    _PATH,
     _REQUEST,
     # what clients raise at an answer that is not of the protocol: a page of HTML, no choices
     _Kind(

@@ -68,8 +68,11 @@ async def run_step(
         if not isinstance(result, Flaw):
             return StepResult(result, spent)
         if repairs:
-            problem = f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}"
-            raise ModelOutputError(problem, spent=spent)
+            raise ModelOutputError(
+                f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}; {_LEFT}. "
+                f"If that goes on, use another {call.endpoint.setting} or MNEMIC_STRUCTURED_OUTPUT",
+                spent=spent,
+            )
         messages, repairs = [*messages, HumanMessage(REPAIR.format(advice=result.advice))], 1
 
 
