@@ -81,9 +81,7 @@ async def ask(
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
         failure = failure_of(error, call.endpoint)
     else:
-        tokens = answer.usage_metadata
-        used = (tokens["input_tokens"], tokens["output_tokens"]) if tokens else (0, 0)
-        return answer, _stopped(answer), _counted(spent, *used)
+        return answer, _stopped(answer), _counted(spent, *_tokens(answer))
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
     if failure.is_refused:
         raise ModelOutputError(
@@ -101,12 +99,21 @@ def is_unreasonable(answer: bytes) -> bool:
     return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
 
 
+def _tokens(answer: AIMessage) -> tuple[int, int, int]:
+    """In, out, and of those in what the provider had in its cache."""
+    told = answer.usage_metadata
+    if not told:
+        return 0, 0, 0
+    return told["input_tokens"], told["output_tokens"], told.get("input_token_details", {}).get("cache_read") or 0
+
+
 def _counted(spent: Usage, *tokens: int) -> Usage:
-    input_tokens, output_tokens = (number if 0 <= number <= MAX_TOKENS else 0 for number in tokens)
+    input_tokens, output_tokens, cached = (number if 0 <= number <= MAX_TOKENS else 0 for number in (*tokens, 0)[:3])
     return replace(
         spent,
         calls=spent.calls + 1,
         input_tokens=spent.input_tokens + input_tokens,
+        cached_tokens=spent.cached_tokens + cached,
         output_tokens=spent.output_tokens + output_tokens,
     )
 

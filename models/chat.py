@@ -113,7 +113,7 @@ class ChatModels:
         """As `get`, off the event loop, with all that a request for this step needs besides."""
         name = self.settings.model_for(tier)
         model = await asyncio.to_thread(self.get, tier, shown=shown)
-        spent = Usage(step=step, model=name)
+        spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.model_deadline_seconds, self._under_way)
 
     def under_way(self) -> list[UnderWay]:
@@ -177,6 +177,10 @@ def _arguments(provider: str, settings: Settings) -> dict[str, Any]:
     timeout, most = settings.model_timeout_seconds, settings.max_output_tokens
     if provider == "ollama":
         return {"client_kwargs": {"timeout": timeout}, "num_predict": most}
+    if (
+        provider == "openai"
+    ):  # of an endpoint of one's own it does not ask for the tokens of a streamed answer by itself
+        return {"timeout": timeout, "max_retries": 0, "max_tokens": most, "stream_usage": True}
     return {"timeout": timeout, "max_retries": 0, "max_tokens": most}
 
 

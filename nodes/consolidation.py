@@ -12,11 +12,12 @@ from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
+from mnemic.policy.prices import spent_on
 from mnemic.policy.text.shape import clean_text, new_memory
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Spent
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import Memory, Outdated, ScopeSettings
 from mnemic.storage import leases, memories, scopes
@@ -123,9 +124,12 @@ async def write_consolidation(
         persona=state["persona"],
     )
     usable: list[tuple[float, str]] = []
+    spent: list[Spent] = []
     for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
-        draft = clean_text((await metered(resources, identity, writing)).output.text)
+        answer, used = await metered(resources, identity, writing)
+        spent += spent_on(used, resources.settings.model_prices)
+        draft = clean_text(answer.text)
         verdict = judged(draft, step_input)
         usable += [] if verdict.why else [(verdict.kept.share, draft)]
         if not verdict.to_mend:
@@ -133,9 +137,16 @@ async def write_consolidation(
         step_input = step_input._replace(draft=draft, problems=verdict.to_mend)
     if not usable:
         await give_back(resources, identity, state["lease"], failure="unusable")
-        return {"outcome": "refused", "problem": verdict.why, "absorbed": 0, "kept_share": 1.0, "text": ""}
+        return {
+            "outcome": "refused",
+            "problem": verdict.why,
+            "absorbed": 0,
+            "kept_share": 1.0,
+            "text": "",
+            "spent": spent,
+        }
     share, best = max(usable, key=lambda kept: kept[0])
-    return {"text": best, "kept_share": round(share, 3)}
+    return {"text": best, "kept_share": round(share, 3), "spent": spent}
 
 
 async def save_consolidation(

@@ -14,6 +14,7 @@ from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
+from mnemic.policy.prices import spent_on
 from mnemic.prompts.refine import COMPLETING, ENDED, RefineInput
 from mnemic.prompts.tools import UNREADABLE_CALL, not_carried_out, unknown_tool
 from mnemic.state.checking import validate
@@ -57,6 +58,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
         "overrides": session.overrides,
         "handles": {},  # a memory has its number once it is shown
         "told": [],
+        "spent": [],
         "batches": batches,
         "batch": 1,
         "turns": [],
@@ -94,14 +96,16 @@ async def take_turn(
     models = session.resources.models.with_settings(session.settings)
     running = run_turn(_input(session, state, shown), make_tools(session), models)
     turn, spent = await metered(session.resources, session.identity, running)
+    told = spent_on(spent, session.settings.model_prices)
+    used: RefinementState = {"spent": told} if told else {}
     tokens = spent.input_tokens + spent.output_tokens
     if tokens:
         await session.transact(lambda scoped: refinements.count(scoped, session.claim, tokens=tokens))
     if turn.calls:
-        return {"shown": shown, "turns": [*turns, turn], "handles": session.shown}
+        return {"shown": shown, "turns": [*turns, turn], "handles": session.shown, **used}
     if state["batch"] >= len(state["batches"]):
-        return {"ending": "finished", "turns": []}
-    return {"batch": state["batch"] + 1, "turns": [], "handles": session.shown}
+        return {"ending": "finished", "turns": [], **used}
+    return {"batch": state["batch"] + 1, "turns": [], "handles": session.shown, **used}
 
 
 def _limit(progress: Progress, settings: Settings) -> Ended | None:

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import date
 
 from mnemic.models.answers import Answer, StepResult
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.prices import cost_of
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Usage
+from mnemic.state.kinds import DailyUsage, Usage
 from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -50,7 +53,10 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
         _LOG.warning("the tokens of step %s are missing from its agent's usage: %s", spent.step, error)
 
 
-async def token_usage(resources: Resources, identity: Identity) -> list[Usage]:
-    """Tokens the agent has used, by step and model."""
+async def daily_usage(
+    resources: Resources, identity: Identity, since: date | None, before: date | None
+) -> list[DailyUsage]:
+    """What the agent has used, by day, step and model, the last day first, with what it costs by today's prices."""
     async with resources.database.scoped(identity) as scoped:
-        return await scopes.usage_totals(scoped)
+        found = await scopes.daily_usage(scoped, since, before)
+    return [replace(used, cost=cost_of(used, resources.settings.model_prices)) for used in found]

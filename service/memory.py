@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import date
 from typing import Any, Self
 
 from pydantic import SkipValidation
@@ -20,7 +21,7 @@ from mnemic.state.checking import MAX_LISTED, AnyId, Limit, Moment, check_argume
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Erasure, Rollback, RollbackOptions
 from mnemic.state.identity import AnyIdentity, Identity, to_identity
-from mnemic.state.kinds import Usage
+from mnemic.state.kinds import DailyUsage
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage.erasure import Progress
@@ -88,9 +89,17 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         await agent_settings.configure_scope(self.resources, identity, overrides)
 
     @check_arguments
-    async def usage(self, identity: AnyIdentity) -> list[Usage]:
-        """Tokens the agent has used, by step and model."""
-        return await usage.token_usage(self.resources, identity)
+    async def usage(
+        self, identity: AnyIdentity, *, since: date | None = None, before: date | None = None
+    ) -> list[DailyUsage]:
+        """Tokens that the identity's agent has used, by day, step and model, the last day first, and what they cost.
+
+        Args:
+            identity: whose agent.
+            since: from this day on, in UTC.
+            before: up to the day before this one.
+        """
+        return await usage.daily_usage(self.resources, identity, since, before)
 
     # -- governance of what belongs to the identity's user and session; for all else there is `Administration`
 

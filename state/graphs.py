@@ -45,6 +45,26 @@ class Lease(NamedTuple):
     holder: UUID
 
 
+class Spent(TypedDict):
+    """What one step of a run used."""
+
+    step: str
+    model: str
+    tier: str
+    calls: int
+    input_tokens: int
+    #: Of these, what the provider had in its cache.
+    cached_tokens: int
+    output_tokens: int
+    #: US dollars; None: the settings name no price for the model.
+    cost: float | None
+
+
+def join_spent(old: list[Spent], new: list[Spent]) -> list[Spent]:
+    """Gathers what the steps of a run used; an empty list begins anew, for a server's thread keeps the last run's."""
+    return [*old, *new] if new else []
+
+
 class ConsolidationResult(TypedDict, total=False):
     """What became of one scope key."""
 
@@ -56,6 +76,7 @@ class ConsolidationResult(TypedDict, total=False):
     kept_share: float
     #: Why the text was refused.
     problem: Literal["too_long", "empty", "degenerate", "outdated"] | None
+    spent: Annotated[list[Spent], join_spent]
 
 
 class FormationInput(TypedDict, total=False):
@@ -101,6 +122,8 @@ class FormationOutput(TypedDict, total=False):
     refused: Annotated[dict[str, int], add_counts]
     #: Messages that were formed and that no memory and no word of the model accounts for: their words are kept.
     unaccounted: int
+    #: By the steps of the formation itself; its consolidations tell their own.
+    spent: Annotated[list[Spent], join_spent]
     consolidations: Annotated[list[ConsolidationResult], join_results]
 
 

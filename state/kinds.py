@@ -1,7 +1,7 @@
 """The words by which memories, messages and what is done with them are told apart, and what calls of models used."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Literal, get_args
 
 #: In the order in which they are listed.
@@ -36,6 +36,20 @@ class Usage:
 
     step: str
     model: str
+    #: `fast`, `slow` or `agent`.
+    tier: str = ""
     calls: int = 0
     input_tokens: int = 0
+    #: Of these, what the provider had in its cache.
+    cached_tokens: int = 0
     output_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DailyUsage(Usage):
+    """What an agent's step used on one day."""
+
+    #: In UTC.
+    day: date
+    #: US dollars by today's prices; None: the settings name none for the model.
+    cost: float | None = None

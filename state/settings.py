@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mnemic.state.checking import OWN, PREFIX, Key, Own, PositiveInt, Seconds, field_name, named_setting, typed_errors
@@ -25,6 +25,17 @@ DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:
 MAX_DIMENSIONS = 1024
 #: Settings of an agent's own that a recall reads.
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
+
+
+class ModelPrice(BaseModel):
+    """US dollars for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+    #: Of input that the provider has in its cache. None: as any other.
+    cached: Annotated[float, Field(ge=0)] | None = None
 
 
 class Settings(BaseSettings):
@@ -82,6 +93,8 @@ class Settings(BaseSettings):
     structured_output: Literal["json_schema", "function_calling", "text"] = "json_schema"
     #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
     model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
+    model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
     #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
     embedder: str | None = None
     #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import date
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from mnemic.state.kinds import Usage
+from mnemic.state.kinds import DailyUsage, Usage
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
@@ -72,6 +73,6 @@ async def record_usage(scoped: ScopedTransaction, usage: Usage) -> None:
     await scoped.execute(_SQL["record_usage"], asdict(usage))
 
 
-async def usage_totals(scoped: ScopedTransaction) -> list[Usage]:
-    """The agent's tokens by step and model."""
-    return await scoped.rows(Usage, _SQL["usage_totals"], {})
+async def daily_usage(scoped: ScopedTransaction, since: date | None, before: date | None) -> list[DailyUsage]:
+    """The agent's tokens by day, step and model, the last day first."""
+    return await scoped.rows(DailyUsage, _SQL["daily_usage"], {"since": since, "before": before})

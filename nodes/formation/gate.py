@@ -82,6 +82,7 @@ def _nothing_yet() -> FormationState:
         "stored": {},
         "checks": {},
         "refused": {},
+        "spent": [],
         "consolidations": [],
         "facts": [],
         "vectors": {},

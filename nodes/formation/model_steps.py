@@ -19,6 +19,7 @@ from mnemic.operations.messages.transcript import group_names, others_words, spe
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
+from mnemic.policy.prices import spent_on
 from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -85,10 +86,12 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     is_own = {*speakers(batch)} <= {identity.user_id}
     context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
+    answer, used = await metered(resources, identity, deciding)
+    spent = spent_on(used, resources.settings.model_prices)
     outcome = apply_decisions(
         facts,
         candidates,
-        (await metered(resources, identity, deciding)).output.decisions,
+        answer.decisions,
         closings=closings_allowed(batch, settings.closings_per_message),
         others={"group": others_words(batch, identity, "group"), "agent": others_words(batch, identity, "agent")},
     )
@@ -99,6 +102,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         "closing": [*outcome.closing.values()],
         "repeated": state["repeated"] + len(facts) - len(outcome.facts),
         "repeats": [*state["repeats"], *outcome.repeats],
+        **({"spent": spent} if spent else {}),
     }
 
 
@@ -160,7 +164,10 @@ async def _drafts(
         return builder
 
     asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
-    return built((await metered(resources, identity, asking)).output)
+    answer, used = await metered(resources, identity, asking)
+    builder = built(answer)
+    builder.spent = spent_on(used, resources.settings.model_prices)
+    return builder
 
 
 def _resolver(state: FormationState, resources: Resources, identity: Identity) -> ScopeResolver:

@@ -28,7 +28,7 @@ from mnemic.prompts.extraction import (
 from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
 from mnemic.state.formation import Account, Repeat
-from mnemic.state.graphs import FormationState
+from mnemic.state.graphs import FormationState, Spent
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory
@@ -130,6 +130,8 @@ class MemoryBuilder:
     nothing_else: bool
     #: Whether anything was said in confidence.
     private: bool
+    #: What the answer took.
+    spent: list[Spent] = field(default_factory=list)
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
     #: What was dropped because it is known.
     repeats: list[Repeat] = field(default_factory=list)
@@ -185,6 +187,7 @@ class MemoryBuilder:
             "checks": dict(self.checks),
             "repeats": [*state["repeats"], *self.repeats],
             "account": crowded_out(account, self.memories.values(), kept),
+            **({"spent": self.spent} if self.spent else {}),
         }
         return {**update, "refused": dict(self.refused)} if self.refused else update
 

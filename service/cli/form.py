@@ -12,6 +12,7 @@ from mnemic.operations.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
+from mnemic.service.cli.usage import spent_by, spent_line
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, ModelOutputError
@@ -166,3 +167,4 @@ def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     superseded, repeated = sum(run["superseded"] for run in runs), sum(run["repeated"] for run in runs)
     yield f"facts superseded: {superseded}, known before: {repeated}"
     yield from losses(runs)
+    yield from spent_line(spent_by(runs))

@@ -35,6 +35,7 @@ from mnemic.service.cli.terminal import (
     verbatim,
     withheld,
 )
+from mnemic.service.cli.usage import spent_line
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -199,7 +200,7 @@ async def refine(
             result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
     has_ended = result["outcome"] == "ended"
-    report(result, [verbatim(_figures(result))], as_json=as_json)
+    report(result, [verbatim(_figures(result)), *spent_line(result.get("spent") or [])], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
     if has_ended and any(result[name] for name in _CHANGES) and not as_json:

@@ -52,15 +52,16 @@ returning turn_writes;
 
 -- record_usage --
 -- Adds a step's tokens to the agent's day.
-insert into token_usage as u (agent_id, day, step, model, calls, input_tokens, output_tokens)
-values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(calls)s, %(input_tokens)s,
-        %(output_tokens)s)
+insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens)
+values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(tier)s, %(calls)s,
+        %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s)
 on conflict (agent_id, day, step, model) do update
-   set calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
-       output_tokens = u.output_tokens + excluded.output_tokens;
+   set tier = excluded.tier, calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
+       cached_tokens = u.cached_tokens + excluded.cached_tokens, output_tokens = u.output_tokens + excluded.output_tokens;
 
--- usage_totals --
--- Tokens by step, over all days.
-select step, model, sum(calls)::bigint as calls, sum(input_tokens)::bigint as input_tokens,
-       sum(output_tokens)::bigint as output_tokens
-  from token_usage where agent_id = %(agent_id)s group by step, model order by step, model;
+-- daily_usage --
+-- Tokens by day, step and model, the last day first.
+select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens from token_usage
+ where agent_id = %(agent_id)s and day >= coalesce(%(since)s::date, '-infinity')
+   and day < coalesce(%(before)s::date, 'infinity')
+ order by day desc, step, model;

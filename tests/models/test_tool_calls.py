@@ -316,7 +316,7 @@ async def test_a_model_that_is_away_or_refuses_is_a_typed_failure_without_conten
     assert type(caught.value) is error
     assert "openai:m" in str(caught.value)
     assert kind in str(caught.value)
-    assert caught.value.spent == Usage(step="refine", model="openai:m")
+    assert caught.value.spent == Usage(step="refine", model="openai:m", tier="agent")
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 

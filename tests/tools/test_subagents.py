@@ -7,7 +7,6 @@ import pytest
 
 from mnemic import Mnemic
 from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
-from mnemic.state.kinds import Usage
 from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import MOST_TURNS, subagent
 from tests.support.agents import called, host
@@ -90,9 +89,9 @@ async def test_it_is_told_its_task_and_nothing_else_its_words_are_not_observed_a
     assert "as its researcher" in system["content"]
     assert task["content"] == "What of  Ryd?"
     assert superuser.execute("select count(*) from mnemic.messages").fetchall() == [(0,)]
-    assert await memory.usage(ANA) == [
-        Usage(step="researcher", model="openai:gpt-5.1", calls=1, input_tokens=100, output_tokens=10)
-    ]
+    (used,) = await memory.usage(ANA)
+    assert (used.step, used.tier, used.model) == ("researcher", "agent", "openai:gpt-5.1")
+    assert (used.calls, used.input_tokens, used.output_tokens) == (1, 100, 10)
 
 
 async def test_one_that_comes_to_no_end_is_ended(memory: Mnemic, model: LoopbackModel) -> None:
