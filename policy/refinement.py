@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mnemic.policy.categories import Categories
@@ -50,9 +50,9 @@ LEAST_KEPT: Final = 0.1
 _LEAST_CHARS: Final = 4
 #: Shorter ones tell nothing; what follows the beginning of a word is its ending: calm, calming; collect, collection.
 _LEAST_TELLING: Final = 3
-#: A word of more memories than that, and than one of so many, tells none of them from another.
-_FEW_MEMORIES: Final = 3
-_RARE_SHARE: Final = 25
+#: Lost words with one other word between them are named together, but for so many words at most.
+_GAP: Final = 2
+_LONGEST_STRETCH: Final = 8
 _LONGEST_ENDING: Final = 3
 _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
@@ -106,10 +106,10 @@ def _digits(text: str) -> set[str]:
 def lost_words(
     old: Sequence[str], said: Iterable[str], *, among: Sequence[str], named: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Telling words of some texts that no other text says, in any ending, as they are written: the rarest first.
+    """Telling words of some texts that no other text says, in any ending, each with the words around it.
 
-    Numbers and dates are none: they may change their form, and are compared as details. Nor are words of many memories,
-    such as `finds` and `recently`: of a core of 350 memories they were a fifth of all that was named.
+    A word by itself looks like a filler more often than it is one: `make` comes from `make him calm`. The rarest come
+    first. Numbers and dates are none: they may change their form, and are compared as details.
 
     Args:
         old: the texts that had them.
@@ -120,16 +120,37 @@ def lost_words(
     words = {word for text in (*said, *named) for word in folded_words(text)}
     known = {stem(word) for word in words}
     beginnings = {word[:length] for word in words for length in range(_LEAST_CHARS, len(word) + 1)}
-    lost: dict[str, str] = {}
-    for word in (bare(word) for text in old for word in WORD.findall(find_dates(text)[1])):
-        folded = word.casefold()
-        if len(folded) < _LEAST_TELLING or folded in FUNCTION_WORDS or _UNSPACED.search(folded) or find_numbers(folded):
-            continue
-        if stem(folded) not in known and folded[: max(_LEAST_CHARS, len(folded) - _LONGEST_ENDING)] not in beginnings:
-            lost.setdefault(stem(folded), word)
     having = Counter(word for text in among for word in {*map(stem, folded_words(text))})
-    most = max(_FEW_MEMORIES, len(among) // _RARE_SHARE)
-    return tuple(lost[word] for word in sorted(lost, key=lambda word: having[word]) if having[word] <= most)
+    lost: dict[str, int] = {}
+    for text in old:
+        said_there = [bare(word) for word in WORD.findall(find_dates(text)[1])]
+        places = [place for place, word in enumerate(said_there) if _is_lost(word, known, beginnings)]
+        for first, last in _stretches(places):
+            stems = [stem(said_there[place].casefold()) for place in places if first <= place <= last]
+            if not known.issuperset(stems):
+                known.update(stems)
+                phrase = " ".join(said_there[max(0, first - 1) : last + 2])
+                lost.setdefault(phrase, min(having[word] for word in stems))
+    return tuple(sorted(lost, key=lambda phrase: lost[phrase]))
+
+
+def _is_lost(word: str, known: Container[str], beginnings: Container[str]) -> bool:
+    folded = word.casefold()
+    if len(folded) < _LEAST_TELLING or folded in FUNCTION_WORDS or _UNSPACED.search(folded) or find_numbers(folded):
+        return False
+    return stem(folded) not in known and folded[: max(_LEAST_CHARS, len(folded) - _LONGEST_ENDING)] not in beginnings
+
+
+def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last place of what stands together, with at most one word between, in stretches of at most 8 words."""
+    first = last = -1
+    for place in places:
+        if first >= 0 and (place - last > _GAP or place - first >= _LONGEST_STRETCH):
+            yield first, last
+            first = -1
+        first, last = (place if first < 0 else first), place
+    if first >= 0:
+        yield first, last
 
 
 def removable(percent: int, memories: int) -> int:

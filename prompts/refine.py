@@ -136,16 +136,16 @@ def render_missing(details: Sequence[str], handle: int) -> str:
 
 
 def render_lost(words: Sequence[str], *, most: int, who: str = "No memory says any more") -> str:
-    """Words that are lost, fenced as data on one line; empty where there are none.
+    """Words that are lost, each among those around it, fenced as data on one line; empty where there are none.
 
     Args:
-        words: telling ones.
+        words: telling ones, in phrases.
         most: how many are named.
         who: does not say them any more.
     """
     if not words:
         return ""
-    named = as_data(", ".join(word[:_MOST_CHARS] for word in words[:most]))
+    named = as_data("; ".join(word[:_MOST_CHARS] for word in words[:most]))
     more = f" (and {len(words) - most} more)" if len(words) > most else ""
     mend = "Put each back in the same word, unless it only tells that something was said; the rarest come first."
     return f"{who}{more}:\n<lost>\n{named}\n</lost>\n{mend}"

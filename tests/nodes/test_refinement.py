@@ -54,6 +54,8 @@ async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, mode
     assert all(map(USAGE.search, replies))
     assert replies[-1].startswith("[5] is deleted. You may remove 1 more.")
     (row,) = await memory.refinements(ANA)
+    spent = result.pop("spent")
+    assert [(one["step"], one["input_tokens"], one["output_tokens"]) for one in spent] == [("refine", 100, 10)] * 6
     assert result == {
         "scope_key": KEY,
         "outcome": "ended",
@@ -154,6 +156,7 @@ async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
     assert (within["outcome"], insisted["outcome"]) == ("not_due", "planned")
     assert (undone["outcome"], undone["tokens_before"], undone["refinement_id"]) == ("not_due", 25, None)
     assert (empty["outcome"], empty["memories_before"]) == ("not_due", 0)
+    assert over.pop("spent") == []
     assert over == {
         "scope_key": KEY,
         "outcome": "planned",
@@ -224,6 +227,7 @@ async def test_on_a_thread_each_run_answers_for_itself_by_default_on_the_agents_
     second = await graph.ainvoke({"force": True}, config, context=ANA)
 
     assert (first["outcome"], first["scope_key"], first["ended"]) == ("ended", KEY, "completed")
+    assert second.pop("spent") == []
     assert {name: value for name, value in second.items() if value is not None} == {
         "outcome": "not_due",
         "scope_key": "agent:harbor",

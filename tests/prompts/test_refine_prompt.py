@@ -181,7 +181,7 @@ def test_lost_words_stay_in_their_fence_on_one_line_up_to_a_number() -> None:
     before, *_ = lost.splitlines()
     assert re.findall(r"</?\w+>", lost) == ["<lost>", "</lost>"]
     assert "7 more" in before
-    assert lost.partition("<lost>\n")[2].partition("\n</lost>")[0].split(", ")[-1] == "word23"
+    assert lost.partition("<lost>\n")[2].partition("\n</lost>")[0].split("; ")[-1] == "word23"
     assert len(render_lost(["long" * 2000], most=24)) < 300
     assert render_lost([], most=24) == ""
 
