@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -11,11 +11,12 @@ from mnemic.policy.prices import total_cost
 from mnemic.service.cli.options import Agent, AsJson
 from mnemic.service.cli.terminal import report, say, table
 from mnemic.service.memory import Mnemic
+from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import FormationOutput, Spent
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import DailyUsage
 
-By = Literal["day", "step", "tier", "model"]
+_KEYS: Final = ("day", "step", "tier", "model")
 Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])]
 
 _TITLES = ("calls", "tokens in", "of them cached", "tokens out", "USD")
@@ -25,21 +26,26 @@ async def usage(
     agent: Agent,
     since: Day = None,
     before: Day = None,
-    by: Annotated[list[By] | None, typer.Option(help="What to add up by; repeatable. Default: day and step.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help=f"What to add up by: {', '.join(_KEYS)}; repeatable. Default: day and step."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tokens that an agent has used, and what they cost by MNEMIC_MODEL_PRICES; no contents."""
+    keys = list(dict.fromkeys(by or ("day", "step")))
+    if not set(keys) <= set(_KEYS):
+        raise InvalidInputError(f"--by is one of {', '.join(_KEYS)}")
     async with Mnemic.open() as memory:
         who = Identity(agent_id=agent)
         days = [day.date() if day else None for day in (since, before)]
         found = await memory.usage(who, since=days[0], before=days[1])
-    keys: Sequence[By] = list(dict.fromkeys(by or ("day", "step")))
     report(found, table(_rows(found, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was asked")
     if unpriced := sorted({used.model for used in found if used.cost is None}):
         say(f"without a price in MNEMIC_MODEL_PRICES: {', '.join(unpriced)}")
 
 
-def _rows(found: Iterable[DailyUsage], keys: Sequence[By]) -> Iterator[Sequence[object]]:
+def _rows(found: Iterable[DailyUsage], keys: Sequence[str]) -> Iterator[Sequence[object]]:
     def place(used: DailyUsage) -> tuple[Any, ...]:
         return tuple(str(getattr(used, key)) for key in keys)
 

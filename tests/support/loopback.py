@@ -212,6 +212,8 @@ def _chat_reply(answer: Answer, request: Request) -> Response:
     message = {"role": "assistant", "content": reply.content, **reply.message}
     body = completion(request, message, reply.finish_reason, reply.usage)
     if request.get("stream"):
+        if not (request.get("stream_options") or {}).get("include_usage"):
+            body.pop("usage", None)  # as servers do, which count a stream for whoever asks them to
         return 200, "text/event-stream", events(body)
     return 200, "application/json", json.dumps(body).encode()
 
