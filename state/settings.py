@@ -18,6 +18,7 @@ from mnemic.state.kinds import Extraction
 from mnemic.state.query import MAX_BUDGET_TOKENS
 
 Tier = Literal["fast", "slow", "agent"]
+StructuredOutput = Literal["json_schema", "function_calling", "text"]
 OFFLINE = "offline"
 #: Used when a key or a base URL is there and no model is named.
 DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
     max_output_tokens: PositiveInt = 16_384
     #: How a step's answer gets its form: by the provider's JSON schema, a tool that the model has to call, or plain
     #: text that JSON is read out of.
-    structured_output: Literal["json_schema", "function_calling", "text"] = "json_schema"
+    structured_output: StructuredOutput = "json_schema"
     #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
     model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.

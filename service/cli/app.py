@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
+from dotenv import load_dotenv
 
 from mnemic import __version__
 from mnemic.models.embedders import make_embedder
+from mnemic.models.trial import try_models
 from mnemic.policy.auth_tokens import new_token
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
+from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.recall import history, memories, query, recall, threads
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
@@ -28,12 +30,13 @@ from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check, check_vectors
 from mnemic.storage.opening import dump_database, open_database, set_up_database
 
-_MARKS = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
-
 Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
 
 
-async def doctor(as_json: AsJson = False) -> None:
+Models = Annotated[bool, typer.Option("--models", help="Also ask each model and the embedder something small.")]
+
+
+async def doctor(with_models: Models = False, as_json: AsJson = False) -> None:
     """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
     settings = Settings()
     async with open_database(settings, sound=False) as database:  # one that every other command refuses
@@ -41,9 +44,10 @@ async def doctor(as_json: AsJson = False) -> None:
         if all(finding.ok for finding in findings):
             embedder = await asyncio.to_thread(make_embedder, settings)
             findings.append(await check_vectors(database, embedder.name))
-    rows = [(_MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
-    report(findings, table(rows), as_json=as_json, nothing="no checks")
-    exit_if_wrong(not all(finding.ok for finding in findings))
+    tried = [one async for one in try_models(settings)] if with_models else []
+    rows = [(MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
+    report([*findings, *tried], [*table(rows), *trial_lines(tried)], as_json=as_json, nothing="no checks")
+    exit_if_wrong(not all([*(finding.ok for finding in findings), *(one.ok for one in tried)]))
 
 
 async def migrate(as_json: AsJson = False) -> None:
@@ -90,7 +94,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 _COMMANDS = (
-    (app, (demo, chat, threads, form, query, recall, memories, history)),
+    (app, (demo, init, chat, threads, form, query, recall, memories, history)),
     (app, (correct, refine, refinements, protect, unprotect)),
     (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token)),
     (database, (migrate, dump)),
@@ -113,6 +117,7 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 def main() -> None:
     """The entry point `mnemic`."""
+    load_dotenv(ENV_FILE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?` and not a traceback

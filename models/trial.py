@@ -1,0 +1,154 @@
+"""Tries the configured models: one small call for each thing that they are needed for."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, get_args
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.tools import tool
+
+from mnemic.models.chat import ChatModels
+from mnemic.models.embedders import make_embedder
+from mnemic.models.failures import failure_of, stated
+from mnemic.models.given import NOTHING_GIVEN, Given
+from mnemic.models.structured import run_step
+from mnemic.models.tool_calls import run_answer
+from mnemic.policy.prices import cost_of
+from mnemic.prompts.loader import Step, StepOutput, load_prompt
+from mnemic.state.errors import ConfigurationError, MnemicError
+from mnemic.state.kinds import Usage
+from mnemic.state.settings import OFFLINE, Settings, StructuredOutput, Tier
+
+_PROMPT: Final = load_prompt("try_model")
+_FACT: Final = "Ana has 3 boats. Write down whose boats they are and how many."
+_CALL: Final = "Look up what is known about boats, with the tool that you have."
+_TALK: Final = "Count from one to twenty, in words."
+
+
+class Boats(StepOutput):
+    """Whose boats, and how many."""
+
+    owner: str
+    boats: int
+
+
+class _Task(NamedTuple):
+    task: str
+
+    def variables(self) -> dict[str, str]:
+        return self._asdict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What came of one call."""
+
+    #: Such as `openai:gpt-5-mini, structured output`.
+    name: str
+    ok: bool
+    seconds: float
+    #: Tokens in and out, and dollars where the settings name a price.
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    #: What was found, or what to do.
+    note: str = ""
+
+
+@tool
+def look_up(subject: str) -> str:
+    """Looks up what is known about a subject."""
+    raise NotImplementedError  # it is offered, and never run
+
+
+async def try_models(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncIterator[Tried]:
+    """Each model that the settings name once for what its tiers do, then the embedder.
+
+    Structured output for what `fast` and `slow` do, tools and a stream for `agent`. Where structured output fails, the
+    other ways are tried, and the note names one that works.
+    """
+    models = ChatModels(settings, given.models)
+    done: set[tuple[str, bool]] = set()
+    for tier in get_args(Tier):
+        name, is_agent = settings.model_for(tier), tier == "agent"
+        if name == OFFLINE or (name, is_agent) in done:
+            continue
+        done.add((name, is_agent))
+        if is_agent:
+            yield await _tried(f"{name}, tools", settings, lambda: _tools(models))
+            yield await _tried(f"{name}, a stream", settings, lambda: _stream(models))
+        else:
+            yield await _structured(name, settings, given, tier)
+    yield await _tried(settings.embedder or "embedder", settings, lambda: _embedder(settings, given))
+
+
+async def _structured(name: str, settings: Settings, given: Given, tier: Tier) -> Tried:
+    step = Step[_Task, Boats](_PROMPT, Boats, tier)
+
+    def trying(method: StructuredOutput) -> Callable[[], Awaitable[tuple[str, Usage | None]]]:
+        async def call() -> tuple[str, Usage | None]:
+            models = ChatModels(settings.model_copy(update={"structured_output": method}), given.models)
+            found, spent = await run_step(step, _Task(_FACT), models)
+            return f"by {method}; read: {found.boats}", spent
+
+        return call
+
+    label = f"{name}, structured output"
+    first = await _tried(label, settings, trying(settings.structured_output))
+    if first.ok:
+        return first
+    for method in get_args(StructuredOutput):
+        if method != settings.structured_output and (await _tried(label, settings, trying(method))).ok:
+            return Tried(name=label, ok=False, seconds=first.seconds, note=f"set MNEMIC_STRUCTURED_OUTPUT={method}")
+    return first
+
+
+async def _tools(models: ChatModels) -> tuple[str, Usage | None]:
+    answer, spent = await run_answer([SystemMessage(_PROMPT.system), HumanMessage(_CALL)], [look_up], models)
+    if not answer.tool_calls:
+        raise ConfigurationError("it answered without calling the tool: choose a MNEMIC_AGENT_MODEL that calls tools")
+    return f"called {answer.tool_calls[0]['name']}", spent
+
+
+async def _stream(models: ChatModels) -> tuple[str, Usage | None]:
+    call = await models.for_call("agent", "try_model", shown=True)
+    if call.model is None:
+        raise ConfigurationError("the offline rules have no stream")
+    pieces = 0
+    try:
+        async with asyncio.timeout(call.deadline):
+            async for piece in call.model.astream([SystemMessage(_PROMPT.system), HumanMessage(_TALK)]):
+                pieces += bool(piece.text)
+    except Exception as error:  # noqa: BLE001 - as in `ask`: every provider has errors of its own
+        problem = stated(failure_of(error, call.endpoint))
+    else:
+        return f"{pieces} pieces", None
+    raise ConfigurationError(problem)
+
+
+async def _embedder(settings: Settings, given: Given) -> tuple[str, Usage | None]:
+    embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
+    vectors = await embedder.embed(["Ana has three boats.", "The invoice is due."])
+    return f"{embedder.name}, {len(vectors[0])} dimensions", None
+
+
+async def _tried(name: str, settings: Settings, call: Callable[[], Awaitable[tuple[str, Usage | None]]]) -> Tried:
+    began = time.monotonic()
+    try:
+        note, spent = await call()
+    except MnemicError as error:
+        return Tried(name=name, ok=False, seconds=time.monotonic() - began, note=str(error))
+    seconds = time.monotonic() - began
+    if spent is None:
+        return Tried(name=name, ok=True, seconds=seconds, note=note)
+    return Tried(
+        name=name,
+        ok=True,
+        seconds=seconds,
+        input_tokens=spent.input_tokens,
+        output_tokens=spent.output_tokens,
+        cost=cost_of(spent, settings.model_prices),
+        note=note,
+    )
