@@ -1,4 +1,4 @@
-"""`mnemic init` writes a file that works, and `mnemic doctor --models` says of each model what works and what to set."""
+"""`mnemic init` writes a file that works; `mnemic doctor --models` says of each model what works and what to set."""
 
 import json
 import re
