@@ -16,7 +16,8 @@ from pydantic import SecretStr, ValidationError
 from mnemic.models.failures import Endpoint
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.kinds import Usage
-from mnemic.state.settings import OFFLINE, Settings, Tier
+from mnemic.state.model_settings import OFFLINE, Tier
+from mnemic.state.settings import Settings
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from mnemic.models.chat import name_of
 from mnemic.state.errors import ConfigurationError
-from mnemic.state.settings import Tier
+from mnemic.state.model_settings import Tier
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.embeddings import Embeddings

@@ -19,7 +19,8 @@ from mnemic.policy.prices import cost_of
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.errors import ConfigurationError, MnemicError
 from mnemic.state.kinds import Usage
-from mnemic.state.settings import OFFLINE, Settings, StructuredOutput, Tier
+from mnemic.state.model_settings import OFFLINE, StructuredOutput, Tier
+from mnemic.state.settings import Settings
 
 _PROMPT: Final = load_prompt("try_model")
 _FACT: Final = "Ana has 3 boats. Write down whose boats they are and how many."

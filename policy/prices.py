@@ -6,7 +6,7 @@ from typing import cast
 
 from mnemic.state.graphs import Spent
 from mnemic.state.kinds import Usage
-from mnemic.state.settings import ModelPrice
+from mnemic.state.model_settings import ModelPrice
 
 _MILLION = 1_000_000
 

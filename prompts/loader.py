@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, ConfigDict
 
 from mnemic.state.errors import ConfigurationError
-from mnemic.state.settings import Tier
+from mnemic.state.model_settings import Tier
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _PART = re.compile(r"\{\{#(\w+)\}\}\n(.*?)\{\{/\1\}\}\n", re.DOTALL)

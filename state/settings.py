@@ -3,43 +3,25 @@
 What is `Own` an agent may have a value of its own for (`agents.settings`).
 """
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from mnemic.state.checking import OWN, PREFIX, Key, Own, PositiveInt, Seconds, field_name, named_setting, typed_errors
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Extraction
+from mnemic.state.model_settings import OFFLINE, ModelSettings
 from mnemic.state.query import MAX_BUDGET_TOKENS
 
-Tier = Literal["fast", "slow", "agent"]
-StructuredOutput = Literal["json_schema", "function_calling", "text"]
-OFFLINE = "offline"
-#: Used when a key or a base URL is there and no model is named.
-DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
-#: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
-MAX_DIMENSIONS = 1024
 #: Settings of an agent's own that a recall reads.
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
 
 
-class ModelPrice(BaseModel):
-    """US dollars for a million tokens."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    #: Of input that the provider has in its cache. None: as any other.
-    cached: Annotated[float, Field(ge=0)] | None = None
-
-
-class Settings(BaseSettings):
+class Settings(ModelSettings):
     """All settings, read from the environment with the prefix `MNEMIC_`; arguments beat it.
 
     Raises:
@@ -73,35 +55,6 @@ class Settings(BaseSettings):
     statement_timeout_seconds: Seconds = 30
     recall_timeout_seconds: Seconds = 2
     lock_timeout_seconds: Seconds = 1
-
-    # -- the models
-    #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
-    fast_model: str | None = None
-    slow_model: str | None = None
-    agent_model: Own[str | None] = None
-    #: Any OpenAI-compatible endpoint, for chat models and embedder.
-    base_url: str | None = None
-    api_key: SecretStr | None = Field(
-        default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
-    )
-    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted.
-    model_timeout_seconds: Seconds = 120
-    model_deadline_seconds: Seconds = 300
-    #: Tokens of one answer. The longest right one, a refinement's 64 calls, has some 10,000; a model may think as many.
-    max_output_tokens: PositiveInt = 16_384
-    #: How a step's answer gets its form: by the provider's JSON schema, a tool that the model has to call, or plain
-    #: text that JSON is read out of.
-    structured_output: StructuredOutput = "json_schema"
-    #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
-    model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
-    model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
-    #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
-    embedder: str | None = None
-    #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.
-    embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
-    #: A directory with model.onnx for `minilm`. None: the installed package.
-    minilm_path: Path | None = None
 
     # -- formation
     #: Facts and their recall by search; off also stops forming them.
@@ -236,36 +189,12 @@ class Settings(BaseSettings):
             raise ValueError("holds characters that cannot be used")
         return value
 
-    @field_validator("fast_model", "slow_model", "agent_model")
-    @classmethod
-    def _names_a_provider(cls, name: str | None) -> str | None:
-        if name is not None and name != OFFLINE and not all(name.partition(":")):
-            raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
-        return name
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_an_address(cls, url: str | None) -> str | None:
-        if url is not None and not re.match("https?://[^/]", url):
-            raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
-        return url
-
     @field_validator("extraction")
     @classmethod
     def _forms_what_is_switched_on(cls, extraction: str, info: ValidationInfo) -> str:
         if extraction == "single" and info.data.get("always_in_context") is False:
             raise ValueError("single forms reflections alone, so it needs always_in_context on")
         return extraction
-
-    def model_for(self, tier: Tier) -> str:
-        """The chat model of a tier, `offline` where none is configured."""
-        named: str | None = getattr(self, f"{tier}_model")
-        return named or (DEFAULT_MODELS[tier] if self.has_endpoint else OFFLINE)
-
-    @property
-    def has_endpoint(self) -> bool:
-        """Whether a key or a base URL was given."""
-        return self.api_key is not None or self.base_url is not None
 
     @property
     def kept_messages(self) -> Literal["sources", "all", "none"]:

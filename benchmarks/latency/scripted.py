@@ -12,7 +12,8 @@ from langchain_core.runnables import Runnable
 from benchmarks.latency.facts import COMMON, TURNS
 from mnemic.models.chat import ChatModels
 from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput, FactDraft
-from mnemic.state.settings import Settings, Tier
+from mnemic.state.model_settings import Tier
+from mnemic.state.settings import Settings
 
 _NOTHING = ExtractReflectionsOutput(agent=[], group=[], user=[], session=[], episode="", nothing_else=True)
 _USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}

@@ -10,7 +10,8 @@ from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.models.failures import Endpoint, failure_of, stated, tries
 from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError
-from mnemic.state.settings import MAX_DIMENSIONS, Settings
+from mnemic.state.model_settings import MAX_DIMENSIONS
+from mnemic.state.settings import Settings
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.embeddings import Embeddings

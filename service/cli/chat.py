@@ -28,8 +28,8 @@ from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.model_settings import OFFLINE
 from mnemic.state.query import Sign
-from mnemic.state.settings import OFFLINE
 from mnemic.state.supervisor import Question
 
 Result = TypeVar("Result")

@@ -42,8 +42,8 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.model_settings import OFFLINE
 from mnemic.state.refinement import Refinement, RefinementResult
-from mnemic.state.settings import OFFLINE
 
 ToErase = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Of memories, or of messages of theirs.")]
 ToProtect = Annotated[list[UUID], typer.Argument(metavar="ID", help="As `mnemic memories` or `as-of` prints them.")]

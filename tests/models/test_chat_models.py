@@ -19,8 +19,9 @@ from mnemic.models.tool_calls import run_turn
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.state.model_settings import Tier
 from mnemic.state.refinement import Budget
-from mnemic.state.settings import Settings, Tier
+from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.worlds import BEGAN
 

@@ -21,7 +21,8 @@ from mnemic.models.structured import run_step
 from mnemic.prompts.loader import Step, StepOutput, parse_prompt
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
-from mnemic.state.settings import Settings, Tier
+from mnemic.state.model_settings import Tier
+from mnemic.state.settings import Settings
 from tests.support.loopback import Answer, LoopbackModel, Reply
 
 Method = Literal["json_schema", "function_calling", "text"]

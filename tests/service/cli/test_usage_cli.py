@@ -11,7 +11,7 @@ import pytest
 from mnemic.models.replay import Request, completion
 from mnemic.policy.prices import cost_of
 from mnemic.state.kinds import Usage
-from mnemic.state.settings import ModelPrice
+from mnemic.state.model_settings import ModelPrice
 from tests.service.cli.conftest import Command
 from tests.support import loopback
 from tests.support.agents import says

@@ -1,0 +1,85 @@
+"""The settings of models: which, where, how they are asked, and what they cost."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings
+
+from mnemic.state.checking import Own, PositiveInt, Seconds
+
+Tier = Literal["fast", "slow", "agent"]
+StructuredOutput = Literal["json_schema", "function_calling", "text"]
+OFFLINE = "offline"
+#: Used when a key or a base URL is there and no model is named.
+DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
+#: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
+MAX_DIMENSIONS = 1024
+
+
+class ModelPrice(BaseModel):
+    """US dollars for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+    #: Of input that the provider has in its cache. None: as any other.
+    cached: Annotated[float, Field(ge=0)] | None = None
+
+
+class ModelSettings(BaseSettings):
+    """The part of `Settings` that is about models."""
+
+    #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
+    fast_model: str | None = None
+    slow_model: str | None = None
+    agent_model: Own[str | None] = None
+    #: Any OpenAI-compatible endpoint, for chat models and embedder.
+    base_url: str | None = None
+    api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
+    )
+    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted.
+    model_timeout_seconds: Seconds = 120
+    model_deadline_seconds: Seconds = 300
+    #: Tokens of one answer. The longest right one, a refinement's 64 calls, has some 10,000; a model may think as many.
+    max_output_tokens: PositiveInt = 16_384
+    #: How a step's answer gets its form: by the provider's JSON schema, a tool that the model has to call, or plain
+    #: text that JSON is read out of.
+    structured_output: StructuredOutput = "json_schema"
+    #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
+    model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
+    model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
+    #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
+    embedder: str | None = None
+    #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.
+    embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
+    #: A directory with model.onnx for `minilm`. None: the installed package.
+    minilm_path: Path | None = None
+
+    @field_validator("fast_model", "slow_model", "agent_model")
+    @classmethod
+    def _names_a_provider(cls, name: str | None) -> str | None:
+        if name is not None and name != OFFLINE and not all(name.partition(":")):
+            raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
+        return name
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not re.match("https?://[^/]", url):
+            raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
+        return url
+
+    def model_for(self, tier: Tier) -> str:
+        """The chat model of a tier, `offline` where none is configured."""
+        named: str | None = getattr(self, f"{tier}_model")
+        return named or (DEFAULT_MODELS[tier] if self.has_endpoint else OFFLINE)
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Whether a key or a base URL was given."""
+        return self.api_key is not None or self.base_url is not None
