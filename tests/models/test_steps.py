@@ -105,7 +105,7 @@ async def test_offline_a_step_follows_its_rule_and_costs_nothing(case: Case) -> 
 
     assert result.output == getattr(rules, name)(case.given)
     assert isinstance(result.output, type(case.output))
-    assert result.usage == Usage(step=name, model="offline")
+    assert result.usage == Usage(step=name, model="offline", tier=case.step.tier)
 
 
 @every_step
@@ -121,7 +121,9 @@ async def test_online_the_tiers_model_is_asked_and_its_tokens_are_counted(
 
     prompt, tier = case.step.prompt, case.step.tier
     assert output == case.output
-    assert usage == Usage(step=prompt.name, model=f"openai:{tier}", calls=1, input_tokens=100, output_tokens=10)
+    assert usage == Usage(
+        step=prompt.name, tier=tier, model=f"openai:{tier}", calls=1, input_tokens=100, output_tokens=10
+    )
     (request,) = endpoint.chat_requests
     assert request["model"] == tier
     sent = [(message["role"], message["content"]) for message in request["messages"]]

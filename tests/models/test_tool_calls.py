@@ -79,7 +79,7 @@ async def test_only_offline_the_rule_takes_the_turn_and_costs_nothing(
     endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rules, "refine", lambda given: Turn(text=given.owner))
-    by_rule = (Turn(text="Mara"), Usage(step="refine", model="offline"))
+    by_rule = (Turn(text="Mara"), Usage(step="refine", model="offline", tier="agent"))
     assert await run_turn(INPUT, TOOLS, ChatModels(Settings())) == by_rule
 
     endpoint.answer(offering("complete_refinement"), 401)
@@ -96,7 +96,7 @@ async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_w
 
     assert turn.text == "Shorter."
     assert calls_of(turn) == [SHORTER, SHORTER]
-    assert usage == Usage(step="refine", model="openai:m", calls=1, input_tokens=100, output_tokens=10)
+    assert usage == Usage(step="refine", model="openai:m", tier="agent", calls=1, input_tokens=100, output_tokens=10)
     (request,) = endpoint.chat_requests
     system, user = request["messages"]
     assert (system["role"], user["role"]) == ("system", "user")

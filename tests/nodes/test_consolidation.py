@@ -49,6 +49,7 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
     model.answer(CONSOLIDATION, consolidation(TEXT))
     result = await memory.consolidate(ANA, KEY, force=True)
 
+    assert [one["step"] for one in result.pop("spent")] == ["write_consolidation"]
     assert result == {"scope_key": KEY, "outcome": "saved", "absorbed": 3, "kept_share": 1.0, "problem": None}
     assert asked(model).count(CONSOLIDATION) == 1
     assert await contents(memory, ANA, "consolidation") == [TEXT]
@@ -92,6 +93,7 @@ async def test_an_unusable_text_is_sent_back_once_then_refused_and_a_mended_one_
     await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, word_limit=20))
     result = await consolidated(memory, model, bad)
 
+    assert [one["step"] for one in result.pop("spent")] == ["write_consolidation"] * 2
     assert result == {"scope_key": KEY, "outcome": "refused", "absorbed": 0, "kept_share": 1.0, "problem": why}
     assert asked(model).count(CONSOLIDATION) == 2
     assert await contents(memory, ANA, "consolidation") == []

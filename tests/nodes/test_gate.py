@@ -112,6 +112,7 @@ async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic,
     await memory.observe(ANA, turns("Be short."))
     (run,) = await memory.form(ANA)
 
+    assert [len(result.pop("spent")) for result in run["consolidations"]] == [1]
     assert run["consolidations"] == [
         {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None},
     ]
