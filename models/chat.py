@@ -115,7 +115,7 @@ class ChatModels:
         name = self.settings.model_for(tier)
         model = await asyncio.to_thread(self.get, tier, shown=shown)
         spent = Usage(step=step, model=name, tier=tier)
-        return Call(model, spent, self._endpoint(tier, name), self.settings.model_deadline_seconds, self._under_way)
+        return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
     def under_way(self) -> list[UnderWay]:
         """The requests that have not been answered yet, the oldest first."""

@@ -25,6 +25,7 @@ from mnemic.state.settings import Settings
 _PROMPT: Final = load_prompt("try_model")
 _FACT: Final = "Ana has 3 boats. Write down whose boats they are and how many."
 _CALL: Final = "Look up what is known about boats, with the tool that you have."
+_MOST_TOKENS: Final = 2000
 _TALK: Final = "Count from one to twenty, in words."
 
 
@@ -70,6 +71,8 @@ async def try_models(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncI
     Structured output for what `fast` and `slow` do, tools and a stream for `agent`. Where structured output fails, the
     other ways are tried, and the note names one that works.
     """
+    # a model caught in a loop is to be done with soon; one that thinks aloud needs some
+    settings = settings.model_copy(update={"max_output_tokens": min(_MOST_TOKENS, settings.max_output_tokens)})
     models = ChatModels(settings, given.models)
     done: set[tuple[str, bool]] = set()
     for tier in get_args(Tier):

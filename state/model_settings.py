@@ -41,7 +41,8 @@ class ModelSettings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
     )
-    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted.
+    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted; where
+    #: the silence is the longer one, it is both.
     model_timeout_seconds: Seconds = 120
     model_deadline_seconds: Seconds = 300
     #: Tokens of one answer. The longest right one, a refinement's 64 calls, has some 10,000; a model may think as many.
@@ -78,6 +79,11 @@ class ModelSettings(BaseSettings):
         """The chat model of a tier, `offline` where none is configured."""
         named: str | None = getattr(self, f"{tier}_model")
         return named or (DEFAULT_MODELS[tier] if self.has_endpoint else OFFLINE)
+
+    @property
+    def answer_seconds(self) -> float:
+        """The longest that an answer may take."""
+        return max(self.model_deadline_seconds, self.model_timeout_seconds)
 
     @property
     def has_endpoint(self) -> bool:

@@ -130,7 +130,7 @@ def test_a_base_url_without_a_scheme_is_refused_at_once() -> None:
 async def test_an_answer_that_does_not_come_ends_at_the_deadline(endpoint: LoopbackModel) -> None:
     never = threading.Event()
     endpoint.answer("Note", Reply(content=NOTED, after=never))
-    models = ChatModels(settings(endpoint, model_deadline_seconds=0.5))
+    models = ChatModels(settings(endpoint, model_timeout_seconds=0.5, model_deadline_seconds=0.4))
     waiting = []
 
     def note() -> None:
