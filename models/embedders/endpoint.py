@@ -71,7 +71,7 @@ class RemoteEmbedder:
         raise NotImplementedError
 
     async def _checked(self, vectors: Sequence[Sequence[float]], texts: int) -> list[Vector]:
-        length = len(vectors[0]) if vectors else 0
+        length = len(vectors[0]) if vectors and isinstance(vectors[0], Sequence) else 0
         if length > MAX_DIMENSIONS:
             raise EmbeddingError(
                 f"{self.name} returned {length} dimensions, and at most {MAX_DIMENSIONS} can be kept: set "
@@ -113,11 +113,10 @@ class OpenAIEmbedder(RemoteEmbedder):
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             part = texts[start : start + MAX_TEXTS_PER_REQUEST]
             answer = await self._client.embeddings.create(input=part, model=self._model, dimensions=self._wanted)
-            ordered = sorted(answer.data, key=lambda one: one.index)
-            if {one.index for one in ordered} == {*range(len(ordered))}:
-                found += [one.embedding for one in ordered]
-            else:  # a server that numbers nothing
-                found += [one.embedding for one in answer.data]
+            made = answer.data
+            if {one.index for one in made} == {*range(len(made))}:  # else a server that numbers nothing
+                made = sorted(made, key=lambda one: one.index)
+            found += [one.embedding for one in made]
         return found
 
 

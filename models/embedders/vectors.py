@@ -19,9 +19,9 @@ def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: 
     """
     units: list[Vector] = []
     for vector in vectors:
-        if len(vector) != dimensions:
+        if isinstance(vector, Sequence) and len(vector) != dimensions:
             raise EmbeddingError(f"the embedding model returned {len(vector)} dimensions, not {dimensions}")
-        if not all(isinstance(value, int | float) for value in vector):
+        if not isinstance(vector, Sequence) or not all(isinstance(value, int | float) for value in vector):
             raise EmbeddingError("the embedding model returned a vector that is not of numbers")
         length = math.hypot(*vector)
         if not math.isfinite(length):

@@ -12,7 +12,9 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
-from mnemic.models import answers, embedders
+from mnemic.models import answers
+from mnemic.models.embedders import endpoint
+from mnemic.models.failures import failure_of
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbeddingError, ModelError
 from tests.support.loopback import Answer, LoopbackModel, bag_of_words
@@ -70,7 +72,7 @@ async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (embedders, GOOD, 400)])
+@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (endpoint, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     script: tuple[Mnemic, LoopbackModel],
     superuser: psycopg.Connection,
@@ -80,7 +82,7 @@ async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
     vectors: Answer | None,
 ) -> None:
     memory, model = script
-    monkeypatch.setattr(module, "refuses_request", lambda error: False)
+    monkeypatch.setattr(module, "failure_of", lambda *given: failure_of(*given)._replace(is_refused=False))
     model.answer(FACTS, answer)
     model.answer_embeddings(vectors)
     await come_back(memory, superuser, times=40)

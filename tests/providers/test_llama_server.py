@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 import pytest
+import pytest_asyncio
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
@@ -31,6 +32,8 @@ from tests.support.worlds import identity
 MISSING = [name for name in llama.PACKAGES if find_spec(name) is None]
 pytestmark = [
     pytest.mark.slow,
+    # one loop for all, for the clients of LangChain keep their connections from one model to the next
+    pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
 ]
 ANA = identity("ana", session="monday")
@@ -53,7 +56,7 @@ def endpoint() -> Iterator[str]:
         server.kill()
 
 
-@pytest.fixture(params=["json_schema", "function_calling", "text"])
+@pytest_asyncio.fixture(loop_scope="module", params=["json_schema", "function_calling", "text"])
 async def memory(request: pytest.FixtureRequest, endpoint: str, clean_db: Clone) -> AsyncIterator[Mnemic]:
     name = "openai:smollm2"
     async with Mnemic.open(

@@ -131,6 +131,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     assert formed["stored"]["reflection"] == 1
 
     written = await _run(client, "consolidation", {"scope_key": "user:ana", "force": True})
+    assert [one["step"] for one in written.pop("spent")] == ["write_consolidation"]
     assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None}
 
     async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
