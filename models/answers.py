@@ -73,15 +73,15 @@ async def ask(
                 answer: AIMessage = await tries(call.endpoint, begun)(bound.ainvoke, list(messages))
     except openai.LengthFinishReasonError as error:
         usage = error.completion.usage
-        return _LOST, CUT, _counted(spent, *((usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)))
+        return _LOST, CUT, _counted(spent, (usage.prompt_tokens, usage.completion_tokens, 0) if usage else None)
     except openai.ContentFilterFinishReasonError:
-        return _LOST, FILTERED, _counted(spent, 0, 0)
+        return _LOST, FILTERED, _counted(spent, None)
     except (ValidationError, RecursionError):
-        return _LOST, BROKEN, _counted(spent, 0, 0)  # a tool call whose arguments are no object, or nested without end
+        return _LOST, BROKEN, _counted(spent, None)  # a tool call whose arguments are no object, or nested without end
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
         failure = failure_of(error, call.endpoint)
     else:
-        return answer, _stopped(answer), _counted(spent, *_tokens(answer))
+        return answer, _stopped(answer), _counted(spent, _tokens(answer))
     # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
     if failure.is_refused:
         raise ModelOutputError(
@@ -99,19 +99,21 @@ def is_unreasonable(answer: bytes) -> bool:
     return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
 
 
-def _tokens(answer: AIMessage) -> tuple[int, int, int]:
-    """In, out, and of those in what the provider had in its cache."""
+def _tokens(answer: AIMessage) -> tuple[int, int, int] | None:
+    """In, out, and of those in what the provider had in its cache; None where nobody told."""
     told = answer.usage_metadata
     if not told:
-        return 0, 0, 0
+        return None
     return told["input_tokens"], told["output_tokens"], told.get("input_token_details", {}).get("cache_read") or 0
 
 
-def _counted(spent: Usage, *tokens: int) -> Usage:
-    input_tokens, output_tokens, cached = (number if 0 <= number <= MAX_TOKENS else 0 for number in (*tokens, 0)[:3])
+def _counted(spent: Usage, tokens: tuple[int, int, int] | None) -> Usage:
+    is_told = tokens is not None and all(0 <= number <= MAX_TOKENS for number in tokens)
+    input_tokens, output_tokens, cached = tokens if tokens and is_told else (0, 0, 0)
     return replace(
         spent,
         calls=spent.calls + 1,
+        untold=spent.untold + (not is_told),
         input_tokens=spent.input_tokens + input_tokens,
         cached_tokens=spent.cached_tokens + cached,
         output_tokens=spent.output_tokens + output_tokens,

@@ -12,9 +12,9 @@ _MILLION = 1_000_000
 
 
 def cost_of(usage: Usage, prices: Mapping[str, ModelPrice]) -> float | None:
-    """US dollars; None where the settings name no price for the model."""
+    """US dollars; None where the settings name no price for the model, or not all tokens were told."""
     price = prices.get(usage.model)
-    if price is None:
+    if price is None or usage.untold:
         return None
     cached = min(usage.cached_tokens, usage.input_tokens)
     of_cached = price.input if price.cached is None else price.cached

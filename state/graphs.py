@@ -56,7 +56,9 @@ class Spent(TypedDict):
     #: Of these, what the provider had in its cache.
     cached_tokens: int
     output_tokens: int
-    #: US dollars; None: the settings name no price for the model.
+    #: Calls whose tokens were not told.
+    untold: int
+    #: US dollars; None: the settings name no price for the model, or tokens were not told.
     cost: float | None
 
 

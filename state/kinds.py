@@ -43,6 +43,8 @@ class Usage:
     #: Of these, what the provider had in its cache.
     cached_tokens: int = 0
     output_tokens: int = 0
+    #: Calls whose tokens the provider, or its client, did not tell.
+    untold: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,5 +53,5 @@ class DailyUsage(Usage):
 
     #: In UTC.
     day: date
-    #: US dollars by today's prices; None: the settings name none for the model.
+    #: US dollars by today's prices; None: the settings name none for the model, or tokens were not told.
     cost: float | None = None

@@ -52,16 +52,17 @@ returning turn_writes;
 
 -- record_usage --
 -- Adds a step's tokens to the agent's day.
-insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens)
+insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, untold)
 values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(tier)s, %(calls)s,
-        %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s)
+        %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s, %(untold)s)
 on conflict (agent_id, day, step, model) do update
    set tier = excluded.tier, calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
-       cached_tokens = u.cached_tokens + excluded.cached_tokens, output_tokens = u.output_tokens + excluded.output_tokens;
+       cached_tokens = u.cached_tokens + excluded.cached_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
+       untold = u.untold + excluded.untold;
 
 -- daily_usage --
 -- Tokens by day, step and model, the last day first.
-select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens from token_usage
+select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, untold from token_usage
  where agent_id = %(agent_id)s and day >= coalesce(%(since)s::date, '-infinity')
    and day < coalesce(%(before)s::date, 'infinity')
  order by day desc, step, model;

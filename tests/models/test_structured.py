@@ -153,7 +153,7 @@ async def test_the_schema_is_strict_temperature_and_length_are_bounded_and_a_cal
     assert request["response_format"]["json_schema"]["strict"] is True
     assert request["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
     assert (request["temperature"], request["max_completion_tokens"]) == (0, 16_384)
-    assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 0, 0)
+    assert (usage.calls, usage.untold, usage.input_tokens, usage.output_tokens) == (1, 1, 0, 0)
 
 
 async def test_a_model_without_structured_output_is_a_configuration_error() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,4 @@ def test_cached_tokens_have_a_price_of_their_own_or_that_of_all(cached: float | 
     )
     assert cost_of(used, {"m": ModelPrice(input=1, cached=cached, output=4)}) == pytest.approx(cost)
     assert cost_of(used, {}) is None
+    assert cost_of(replace(used, untold=1), {"m": ModelPrice(input=1, output=4)}) is None
