@@ -111,6 +111,8 @@ async def write_consolidation(
     nothing changes.
     """
     identity, current = identity_of(runtime), state["current"]
+    zone = resources.zone_of(identity)
+    today = resources.today(zone)
     step_input = WriteConsolidationInput(
         scope=split_scope_key(state["scope_key"])[0],
         owner=state["owner"],
@@ -118,8 +120,8 @@ async def write_consolidation(
         reflections=sorted(state["reflections"], key=lambda memory: (memory.valid_from, memory.id)),
         word_limit=state["word_limit"],
         guidance=state["guidance"],
-        today=resources.today(),
-        written=min(current.updated_at.date(), resources.today()) if current else None,
+        today=today,
+        written=min(current.updated_at.astimezone(zone).date(), today) if current else None,
         outdated=state["outdated"],
         persona=state["persona"],
     )

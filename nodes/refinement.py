@@ -121,7 +121,7 @@ def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> 
     return RefineInput(
         agent=session.identity.agent_id,
         persona=session.settings.persona or "",
-        today=session.resources.today(),
+        today=session.resources.today(session.resources.zone_of(session.identity)),
         scope=scope,
         owner=owner,
         budget=shown.budget,

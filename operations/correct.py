@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -70,7 +70,7 @@ async def correct(
     text = _checked(content, old.kind)
     if text == old.content:
         return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
-    now = datetime.now(UTC)
+    now = resources.now(identity)
     new = await _successor(resources, identity, old, text, now, conversation)
     vectors = await resources.embedder.embed([new.search_text]) if new.kind in memories.INDEXED else []
 

@@ -121,7 +121,8 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     categories = resources.categories.requested(identity.role, request.categories)
     if not categories:
         return []
-    request = request.model_copy(update={"query": clean_question(request.query)})
+    filters = request.filters.in_zone(resources.zone_of(identity))
+    request = request.model_copy(update={"query": clean_question(request.query), "filters": filters})
     if not request.query:
         raise InvalidInputError("a search needs a question that says something")
     vector = None

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -213,7 +212,7 @@ async def _memory(
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
     scope, owner = split_scope_key(key)
     return replace(
-        new_memory(kind, draft.category, key, draft.text, datetime.now(UTC)),
+        new_memory(kind, draft.category, key, draft.text, resources.now(identity)),
         subject_user_id=owner if scope == "user" else None,
         private=draft.private,
         tags=tags,
@@ -227,7 +226,7 @@ async def permitted_key(
     """The group's or agent's scope key where that is wanted and the rules let it pass, else the fallback; its tags."""
     batch = conversation
     if batch is None:  # line by line: what marks it bears is looked at, whose word it is not
-        author, said_at = display_name(identity.user_id or identity.agent_id), datetime.now(UTC)
+        author, said_at = display_name(identity.user_id or identity.agent_id), resources.now(identity)
         word = Message(
             id=uuid4(), session_id="", role="user", author=author, user_id=identity.user_id, content="", said_at=said_at
         )

@@ -80,7 +80,9 @@ async def observe(
     """
     session = session_of(identity)
     # a whole conversation, turn after turn: 17 ms for 1,000 messages
-    new = await asyncio.to_thread(to_messages, messages, identity, several_speakers=several_speakers, refused=refused)
+    zone = resources.zone_of(identity)
+    read = partial(to_messages, several_speakers=several_speakers, refused=refused, zone=zone)
+    new = await asyncio.to_thread(read, messages, identity)
     if refused and not any(message.role == "user" for message in new):  # answers alone tell nothing
         raise refused[0]
 

@@ -72,7 +72,8 @@ def single_line(text: str) -> str:
 
 
 def render_lines(lines: Iterable[Line], *, others: int | None = None) -> str:
-    """`3 [09:14] Ana: text`, one message after the other, in UTC, below their day: `Mon 2026-03-02`.
+    """`3 [09:14] Ana: text`, one message after the other, each at its own offset, below their day:
+    `Mon 2026-03-02`.
 
     With the weekday and the time, "next Tuesday" and "tonight" are dates. All but users have their role in brackets.
     Further lines of a message are set in, so that nobody's words can pass for another message or day; a name stands

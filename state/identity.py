@@ -17,6 +17,7 @@ from pydantic import (
 
 from mnemic.state.checking import first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
+from mnemic.state.times import ZoneName
 
 Scope = Literal["session", "user", "group", "agent"]
 
@@ -97,6 +98,8 @@ class Identity(BaseModel):
     members: Annotated[tuple[HostId, ...], Field(max_length=MAX_MEMBERS)] = ()
     #: Whether what this user types may become everybody's: for operators, and an assistant of one person.
     teaches_agent: StrictBool = False
+    #: Time zone of the user, for times without an offset and for the current day. None: the setting.
+    timezone: ZoneName | None = None
 
     if not TYPE_CHECKING:  # type checkers keep the fields' own signature
 

@@ -4,12 +4,12 @@ memories went through since a session was last told of it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Kind, SearchType, State
@@ -22,12 +22,6 @@ MAX_BUDGET_TOKENS = 8192
 _SHORT = 128
 
 
-def _as_moment(value: Any) -> Any:
-    """A day alone is its beginning in UTC."""
-    return f"{value}T00:00:00Z" if isinstance(value, str) and len(value) == len("2026-07-01") else value
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_as_moment)]
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
 Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
 BudgetTokens = Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)]
@@ -55,9 +49,16 @@ class MemoryFilters(_Part):
     #: 1 to 5; a message counts as 2.
     importance_min: Importance | None = None
     importance_max: Importance | None = None
-    #: Of a message, when it was said. From the one, before the other; a day alone begins at midnight, UTC.
-    updated_after: Moment | None = None
-    updated_before: Moment | None = None
+    #: Of a message, when it was said. From the one, before the other. Without an
+    #: offset they are local times of the person; a day alone begins at midnight.
+    updated_after: datetime | None = None
+    updated_before: datetime | None = None
+
+    def in_zone(self, zone: tzinfo) -> Self:
+        """Return the filters with their local times in this time zone."""
+        times = {"updated_after": self.updated_after, "updated_before": self.updated_before}
+        local = {name: time.replace(tzinfo=zone) for name, time in times.items() if time and time.utcoffset() is None}
+        return self.model_copy(update=local)
 
 
 class MemoryQuery(_Part):

@@ -16,6 +16,7 @@ from mnemic.state.identity import Scope
 from mnemic.state.kinds import Extraction
 from mnemic.state.model_settings import OFFLINE, ModelSettings
 from mnemic.state.query import MAX_BUDGET_TOKENS
+from mnemic.state.times import ZoneName
 
 #: Settings of an agent's own that a recall reads.
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
@@ -94,6 +95,10 @@ class Settings(ModelSettings):
     writes_per_turn: PositiveInt = 3
     #: Beyond these a user's sessions are formed in batches until midnight (UTC).
     writes_per_user_and_day: PositiveInt = 20
+
+    # -- time
+    #: Time zone of people whose identity names none, for times without an offset and for the current day.
+    timezone: ZoneName = "UTC"
 
     # -- sharing
     #: Who may tell everybody something: those whose identity says `teaches_agent`, every user (closed circles), nobody.

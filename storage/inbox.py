@@ -10,6 +10,7 @@ from mnemic.policy.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.records import IndexedText, Message, Observed
+from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("inbox")
@@ -23,7 +24,7 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
     await scoped.execute(_SQL["enter_session"], {"session_id": session_id})
     accepted = pending = 0
     for part in _parts(messages):
-        rows = [{**vars(message), "scope_key": message.scope_key} for message in part]
+        rows = [_row(message) for message in part]
         values = {"session_id": session_id, "messages": json.dumps(rows, default=str)}
         ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
         accepted += new
@@ -33,6 +34,11 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
             edit = {"id": message_id, "content": contents[message_id], "brought_by": scoped.identity.actor}
             await scoped.execute(_SQL["edit"], {"session_id": session_id, **edit})
     return Observed(accepted=accepted, pending=pending)
+
+
+def _row(message: Message) -> dict[str, object]:
+    offset = offset_minutes(message.said_at)
+    return {**vars(message), "scope_key": message.scope_key, "utc_offset": offset}
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
@@ -63,7 +69,10 @@ async def read_inbox(
     waiting = [{name: row.pop(name) for name in ("pending", "set_aside", "idle")} for row in rows]  # the same in each
     rows = [row for row in rows if row["id"]]
     times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
-    messages = [Message(**{**row, "said_at": time}) for row, time in zip(rows, times, strict=True)]
+    messages = []
+    for row, time in zip(rows, times, strict=True):
+        row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # a time that replaces it is shown at its offset too
+        messages.append(Message(**row))
     return Inbox(messages=tuple(messages), **waiting[0])
 
 

@@ -10,6 +10,7 @@ from mnemic.state.formation import SimilarFact, Twin
 from mnemic.state.kinds import Kind, State
 from mnemic.state.records import Memory, NewMemory, Outdated, Relation, Standing, StandingPart, Supersession
 from mnemic.state.refinement import LedgerEntry
+from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements, with_parts
 
 _SQL = load_statements("memories")
@@ -69,7 +70,10 @@ def _as_json(memories: Sequence[NewMemory]) -> str:
     def plain(value: object) -> object:
         return vars(value) if isinstance(value, Relation) else str(value)
 
-    return json.dumps([vars(memory) for memory in memories], default=plain)  # asdict would copy each value
+    rows = []
+    for memory in memories:  # asdict would copy each value
+        rows.append({**vars(memory), "utc_offset": offset_minutes(memory.valid_from)})
+    return json.dumps(rows, default=plain)
 
 
 async def supersede(scoped: ScopedTransaction, changes: Sequence[Supersession]) -> None:

@@ -5,7 +5,7 @@ more.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -106,8 +106,8 @@ async def ledger(scoped: ScopedTransaction) -> list[LedgerEntry]:
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
-async def find(scoped: ScopedTransaction, query: str, *, after: datetime | None, before: datetime | None) -> list[UUID]:
-    """Core memories that have one of the query's words and hold since a time between these, the most fitting first."""
+async def find(scoped: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
+    """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
     values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MOST_FOUND}
     return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
 

@@ -10,6 +10,7 @@ from pgvector import HalfVector
 from mnemic.policy.recall.scoring import SearchSetup
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.query import Candidate, Links, MemoryQuery
+from mnemic.state.times import at_offset
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
@@ -84,8 +85,15 @@ def _parts(request: MemoryQuery) -> list[str]:
 
 
 def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
-    """Candidates, and what each is related to: rows that have no more than the last two columns."""
+    """Candidates, and what each is related to: the rows of these have no more than the last two columns."""
     links: dict[UUID, list[tuple[UUID, float]]] = {}
-    for item_id, *_, other, strength in (row for row in rows if row[-1] is not None):
-        links.setdefault(item_id, []).append((other, strength))
-    return [Candidate(*row[:-2]) for row in rows if row[-1] is None], links
+    candidates: list[Candidate] = []
+    for *fields, utc_offset, other, strength in rows:
+        if strength is None:
+            candidate = Candidate(*fields)
+            if utc_offset:
+                candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
+            candidates.append(candidate)
+        else:
+            links.setdefault(fields[0], []).append((other, strength))
+    return candidates, links

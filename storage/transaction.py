@@ -17,11 +17,12 @@ from uuid import UUID, uuid4
 
 from pgvector import HalfVector, Vector
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
-from psycopg.rows import AsyncRowFactory, class_row, tuple_row
+from psycopg.rows import AsyncRowFactory, RowMaker, class_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
+from mnemic.state.times import at_offset
 
 Row = TypeVar("Row")
 
@@ -30,6 +31,9 @@ _ESCAPED, _BACKSLASHED = re.compile(r'["\\]'), r"\\\g<0>"
 _PART = re.compile(r"/\*(\w+)\*/(.*?)/\*end\*/", re.DOTALL)
 _MEMORY = re.compile(r"((?:\w+\.)?)\{memory\}")
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
+#: Column of the offset, in minutes, and the columns of times that are read at it.
+_OFFSET: Final = "utc_offset"
+_LOCAL: Final = frozenset({"said_at", "valid_from", "valid_until", "dated", "since"})
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
 _CALL: LiteralString = "select f.* from {}({}) as f"
@@ -44,10 +48,11 @@ _CALL_WITH_HEAD: LiteralString = (
 def load_statements(noun: str) -> Mapping[str, LiteralString]:
     """All statements of `storage/sql/<noun>.sql` by name; they ship with the package, so they count as literal.
 
-    `{memory}` in them, or `m.{memory}`, stands for the columns of a memory's record.
+    `{memory}` in them, or `m.{memory}`, stands for the columns of a memory's record, and the offset of its times.
     """
     text = resources.files("mnemic.storage.sql").joinpath(f"{noun}.sql").read_text(encoding="utf-8")
-    text = _MEMORY.sub(lambda found: ", ".join(f"{found[1]}{field.name}" for field in fields(Memory)), text)
+    columns = [*(field.name for field in fields(Memory)), _OFFSET]
+    text = _MEMORY.sub(lambda found: ", ".join(f"{found[1]}{column}" for column in columns), text)
     _, *parts = _NAME.split(text)
     statements = {name: cast(LiteralString, body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
     return MappingProxyType(statements)
@@ -110,8 +115,11 @@ class ScopedTransaction:
         return await self._run(tuple_row, statement, values)
 
     async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
-        """The rows of one statement as records, or as dicts; its column names are the fields."""
-        return await _all(await self._run(class_row(record), statement, values))
+        """Return the rows of one statement as records, or as dicts; its column names are the fields.
+
+        If the rows have the column `utc_offset`, their times are read at that offset.
+        """
+        return await _all(await self._run(_local_rows(record), statement, values))
 
     async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
@@ -157,6 +165,24 @@ class ScopedTransaction:
             "begin_operation", op_id, who.actor, reason, who.session_id, run_id, Jsonb(dict(meta or {}))
         )
         return op_id
+
+
+def _local_rows(record: type[Row]) -> AsyncRowFactory[Row]:
+    def make(cursor: AsyncCursor[Any]) -> RowMaker[Row]:
+        names = [column.name for column in cursor.description or ()]
+        if _OFFSET not in names:
+            return class_row(record)(cursor)
+
+        def local_row(values: Sequence[Any]) -> Row:
+            row = dict(zip(names, values, strict=True))
+            offset = row.pop(_OFFSET)
+            for name in _LOCAL & row.keys() if offset else ():
+                row[name] = row[name] and at_offset(row[name], offset)
+            return record(**row)
+
+        return local_row
+
+    return make
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:

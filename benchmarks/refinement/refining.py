@@ -68,7 +68,7 @@ async def refine(resources: Resources, core: Core, today: date | None = None) ->
     who = Identity(agent_id=re.sub(r"\W+", "-", core.name), user_id="curator")
     before = {uuid5(NAMESPACE_OID, f"{core.name} {place}"): given for place, given in enumerate(core.memories)}
     day = today or max(given.dated for given in core.memories).date()
-    service = Mnemic(replace(resources, today=lambda: day))
+    service = Mnemic(replace(resources, today=lambda _: day))
     if await service.memories(who, ("core", "reflection")):
         sys.exit(f"This database holds {core.name} already: take a fresh one, or none")
     await service.configure_agent(who, refinement_target_tokens=core.target)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, Any, Self
 from uuid import UUID, uuid5
 
@@ -29,6 +29,7 @@ from mnemic.state.errors import InvalidInputError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
 from mnemic.state.records import Message
+from mnemic.state.times import MAX_OFFSET_MINUTES, local_time
 
 HostMessage = BaseMessage | Mapping[str, Any]
 
@@ -61,7 +62,7 @@ def _words_alone(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moment(value: object) -> object:
-    """A datetime of UTC; text is read as ISO 8601."""
+    """Return the time as it was given, with its offset if there is one; text is read as ISO 8601."""
     try:
         # a subclass may make anything of its own methods
         moment = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
@@ -71,7 +72,9 @@ def _moment(value: object) -> object:
         return moment
     if moment.year not in _YEARS:
         raise ValueError(f"a time lies in the years {_YEARS[0]} to {_YEARS[-1]}")
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if abs(moment.utcoffset() or timedelta()) > timedelta(minutes=MAX_OFFSET_MINUTES):
+        raise ValueError(f"the offset of a time is at most {MAX_OFFSET_MINUTES // 60} hours")
+    return moment
 
 
 def _id_text(value: str | int | UUID | None) -> str | None:
@@ -125,8 +128,12 @@ class IncomingMessage(BaseModel):
         return self.content or ""
 
     def fingerprint(self, speaker: str | None, words: str) -> str:
-        """What tells a message without an id from others: who spoke, when, and the words."""
-        spoken = [self.role, speaker, self.author, self.name, self.time and self.time.isoformat(), words]
+        """Return a digest of speaker, time and words, which identifies a message without an id.
+
+        A time without an offset counts as it was written: the message keeps its id if the time zone changes.
+        """
+        time = self.time and local_time(self.time, UTC).astimezone(UTC).isoformat()
+        spoken = [self.role, speaker, self.author, self.name, time, words]
         return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
 
 
@@ -138,7 +145,12 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     extra = getattr(item, "additional_kwargs", None)
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
-    return {**fields, "role": "system" if "lc_source" in extra else role, "user": extra.get("user")}
+    return {
+        **fields,
+        "role": "system" if "lc_source" in extra else role,
+        "user": extra.get("user"),
+        "time": extra.get("time"),
+    }
 
 
 def to_messages(
@@ -147,6 +159,7 @@ def to_messages(
     *,
     several_speakers: bool = False,
     refused: list[InvalidInputError] | None = None,
+    zone: tzinfo = UTC,
 ) -> list[Message]:
     """The items that say something, in order.
 
@@ -159,6 +172,7 @@ def to_messages(
         identity: the run's, whose user speaks.
         several_speakers: the host says that a message may name another speaker.
         refused: takes what is wrong with the items that cannot be used, which are left out; None: it is raised.
+        zone: time zone of times without an offset, and of the current time for messages without a time.
 
     Raises:
         InvalidInputError: no session, no list, too many items, or one that is no message.
@@ -167,7 +181,7 @@ def to_messages(
     """
     require_list(items)
     session_of(identity)  # or refused as a whole
-    now = datetime.now(UTC)  # for messages without a time
+    now = datetime.now(zone)  # for messages without a time
     made: list[Message] = []
     known: Counter[str] = Counter()
     for place, item in enumerate(items, start=1):
@@ -250,7 +264,7 @@ def _message(
         author=display_name(incoming.author or incoming.name or speaker or incoming.role),
         user_id=speaker,
         content=content,
-        said_at=incoming.time or now,
+        said_at=local_time(incoming.time or now, now.tzinfo or UTC),
         brought_by=identity.actor,
     )
 

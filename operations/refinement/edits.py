@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time
+from datetime import date
 from typing import Final
 from uuid import UUID
 
@@ -32,11 +32,9 @@ _ROOM_PERCENT: Final = 2
 
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
     """Core memories of the session's scope key that have one of the words, since and before a day."""
-    since = datetime.combine(after, time(), UTC) if after else None
-    until = datetime.combine(before, time(), UTC) if before else None
 
     async def act(scoped: ScopedTransaction) -> list[LedgerEntry]:
-        ids = await refinements.find(scoped, clean_text(query), after=since, before=until)
+        ids = await refinements.find(scoped, clean_text(query), after=after, before=before)
         entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
         return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
@@ -216,7 +214,9 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
 
     row, counts, after = await session.transact(figures)
     # of a session that changed nothing there is nothing to remember
-    journals = [_journal(row, after, counts.get("PROTECT", 0), ended, summary)] if counts else []
+    journals: list[NewMemory] = []
+    if counts:
+        journals.append(_journal(session, row, _journal_text(row, after, counts.get("PROTECT", 0), ended, summary)))
     model = session.resources.embedder
     try:
         made = await model.embed([journal.search_text for journal in journals]) if journals else []
@@ -234,16 +234,19 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     await session.transact(act)
 
 
-def _journal(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended, summary: str) -> NewMemory:
+def _journal_text(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended, summary: str) -> str:
     """It begins with a line such as `Refinement: 50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
     saved = row.tokens_before - sum(entry.tokens for entry in after)
     kept = f", {protected} protected" if protected else ""
     limit = "" if ended in ("completed", "finished") else f" It was ended at its limit of {ended}."
     figures = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}."
-    text = f"Refinement: {figures}{limit} {summary}".strip()
+    return f"Refinement: {figures}{limit} {summary}".strip()
+
+
+def _journal(session: RefinementSession, row: Refinement, text: str) -> NewMemory:
     scope, owner = split_scope_key(row.scope_key)
     # its category is recalled only where a request names it
-    journal = new_memory("journal", "journal", row.scope_key, text, datetime.now(UTC))
+    journal = new_memory("journal", "journal", row.scope_key, text, session.resources.now(session.identity))
     return replace(journal, subject_user_id=owner if scope == "user" else None, provenance="consolidated")
 
 

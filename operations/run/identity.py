@@ -45,7 +45,7 @@ def acting_for(identity: Identity, scope_key: str) -> Identity:
     scope, owner = split_scope_key(scope_key)
     if scope != "user" or owner == identity.user_id:
         return identity
-    update = {"user_id": owner, "actor_id": identity.actor, "teaches_agent": False, "members": ()}
+    update = {"user_id": owner, "actor_id": identity.actor, "teaches_agent": False, "members": (), "timezone": None}
     return identity.model_copy(update=update)
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -24,6 +24,7 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings
+from mnemic.state.times import local_time, to_zone
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_database
@@ -39,9 +40,9 @@ _Opened = tuple["Resources", AsyncExitStack]
 _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
 
 
-def today() -> date:
-    """In UTC."""
-    return datetime.now(UTC).date()
+def today(zone: tzinfo = UTC) -> date:
+    """Return the current day in a time zone."""
+    return datetime.now(zone).date()
 
 
 class AccessTracker:
@@ -109,8 +110,17 @@ class Resources:
     uses: AccessTracker = field(default_factory=AccessTracker)
     #: The embedder of which a recall has said that others made vectors, too.
     warned: set[str] = field(default_factory=set)
-    #: As a refinement's agent is told.
-    today: Callable[[], date] = today
+    #: Current day in a time zone, as prompts show it.
+    today: Callable[[tzinfo], date] = today
+
+    def zone_of(self, identity: Identity) -> tzinfo:
+        """Return the time zone of the person an identity names, or that of the settings."""
+        return to_zone(identity.timezone or self.settings.timezone)
+
+    def now(self, identity: Identity) -> datetime:
+        """Return the current time at the offset of the identity's time zone."""
+        zone = self.zone_of(identity)
+        return local_time(datetime.now(zone), zone)
 
     def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""

@@ -17,6 +17,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId, Identity, scope_key
 from mnemic.state.records import ScopeSettings
+from mnemic.state.times import local_time
 
 #: Who shares a conversation with several people in it.
 TEAM: Final = "harbor"
@@ -80,10 +81,11 @@ class Talks:
     async def form(self, memory: Mnemic, agent_id: str, session: str) -> FormedSession:
         """Observes a session and forms it; answers that cannot be used keep no other session waiting."""
         who, said = self.identity(agent_id, session), self.messages[session]
-        times: list[datetime] = [line["time"] for line in said if line.get("time")]
+        zone = memory.resources.zone_of(who)
+        times: list[datetime] = [local_time(line["time"], zone) for line in said if line.get("time")]
         if times:  # what was said is looked back on from its own day, whenever that is done
             day = max(times).date()
-            memory = Mnemic(replace(memory.resources, today=lambda: day))
+            memory = Mnemic(replace(memory.resources, today=lambda _: day))
         await name_agent(memory, who)
         observed = await memory.observe(who, said, several_speakers=True)
         return await form_session(memory, who, session, observed.accepted)

@@ -97,8 +97,8 @@ def acting(act: HistoryEvent | Operation) -> str:
 
 
 def day(moment: datetime) -> str:
-    """`2026-03-02`, in UTC."""
-    return moment.astimezone(UTC).date().isoformat()
+    """Return `2026-03-02`, at the offset of the moment."""
+    return moment.date().isoformat()
 
 
 def to_the_second(moment: datetime) -> str:

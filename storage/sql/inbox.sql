@@ -13,7 +13,8 @@ on conflict (agent_id, session_id) do update set last_activity_at = s.last_activ
 with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
-                                                           content text, said_at timestamptz, brought_by text))
+                                                           content text, said_at timestamptz, utc_offset smallint,
+                                                           brought_by text))
            with ordinality as g
      order by id, ordinality
 ), known as (
@@ -26,9 +27,10 @@ with listed as (
 ), given as (
     select * from listed where id not in (select id from known)
 ), stored as (
-    insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, brought_by)
+    insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, utc_offset,
+                          brought_by)
     select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),
-           g.role, g.author, g.user_id, g.content, g.said_at, g.brought_by
+           g.role, g.author, g.user_id, g.content, g.said_at, g.utc_offset, g.brought_by
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
@@ -57,7 +59,8 @@ with waiting as (
                       where agent_id = %(agent_id)s and session_id = %(session_id)s), interval '0') as idle
       from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
 )
-select w.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.brought_by, m.created_at as observed_at
+select w.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.brought_by,
+       m.created_at as observed_at
   from waiting w left join lateral (
        select * from messages
         where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null and set_aside = %(set_aside)s

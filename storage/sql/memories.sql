@@ -8,12 +8,12 @@ with given as (
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
                 search_text text, importance smallint, private boolean, tags text[], provenance text, valid_from timestamptz,
-                source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text)) as g(vec)
+                utc_offset smallint, source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
-                          private, tags, provenance, valid_from, source_session_id, actor_id, role, run_id)
+                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, run_id)
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
-           tags, provenance, valid_from, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s
+           tags, provenance, valid_from, utc_offset, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category
@@ -115,7 +115,7 @@ with recursive part as materialized (
               and relation_type in ('merged_from', 'same_as') offset 0) as n(id)
 )
 select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.content,
-       coalesce(f.valid_until, f.updated_at) as since,
+       e.since, e.utc_offset,
        (select n.content from memories n
          where n.agent_id = %(agent_id)s and n.id = f.superseded_by and n.scope_key = any(%(scope_keys)s)
            and n.state = 'active' and n.kind = 'fact'
@@ -125,6 +125,10 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
   join part p on p.id = d.part_id
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = d.id and scope_key = any(%(scope_keys)s) offset 0) as f
+ cross join lateral ( -- dated by the one that closed it
+       select coalesce(f.valid_until, f.updated_at) as since,
+              coalesce((select n.utc_offset from memories n where n.agent_id = %(agent_id)s and n.id = f.superseded_by),
+                       f.utc_offset) as utc_offset) as e
  where f.kind = 'fact' and (f.state = 'superseded' and f.valid_until is not null or f.state = 'soft_deleted')
    and f.updated_at > p.written
    and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
@@ -133,7 +137,7 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
                       and r.relation_type in ('merged_from', 'same_as'))
    and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
                       and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
- order by date_trunc('day', coalesce(f.valid_until, f.updated_at), 'UTC'), f.content collate "C", p.id;
+ order by local_time(e.since, e.utc_offset)::date, f.content collate "C", p.id;
 
 -- close_parts --
 -- Texts that rested on what no longer holds have gone into the consolidation that was told so, and are searched no more.
@@ -234,7 +238,7 @@ with /*more*/told as materialized (
            as n(vec, scope_keys, subject, user_id, category, content, place)
 )
 select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.content, m.valid_from as dated,
-       m.protected, m.private, m.importance::integer, coalesce(1 - e.distance, 0) as similarity
+       m.utc_offset, m.protected, m.private, m.importance::integer, coalesce(1 - e.distance, 0) as similarity
   from given n
  cross join lateral (
        -- each way ranks by itself, and the sum counts

@@ -11,22 +11,22 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 
 -- ledger --
 -- The core memory of the scope key: all that is always in context, oldest first.
-select id, version, kind, category, content, subject, subject_user_id, valid_from, tokens,
+select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
  order by valid_from, id;
 
 -- find --
--- Core memories that have one of the words, since and before a moment; the most fitting first.
+-- Core memories that have one of the words, since and before a day; the most fitting first.
 select m.id from memories m
  cross join lateral (
        select string_agg(quote_literal(lexeme)::tsquery::text, ' | ')::tsquery as words
          from unnest(tsvector_to_array(to_tsvector('english', %(query)s))) as lexeme) as q
  where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.state = 'active' and m.kind = any(%(kinds)s)
    and (%(query)s = '' or to_tsvector('english', m.subject || ' ' || m.content) @@ q.words)
-   and (%(after)s::timestamptz is null or m.valid_from >= %(after)s)
-   and (%(before)s::timestamptz is null or m.valid_from < %(before)s)
+   and (%(after)s::date is null or local_time(m.valid_from, m.utc_offset) >= %(after)s)
+   and (%(before)s::date is null or local_time(m.valid_from, m.utc_offset) < %(before)s)
  order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.created_at, m.id
  limit %(most)s;
 
@@ -69,11 +69,11 @@ with merged as (
     select * from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned,
-                          private, tags, provenance, valid_from, source_session_id, actor_id, role)
+                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role)
     select %(agent_id)s, %(id)s, 'core', min(scope_key), (array_agg(subject order by valid_from, id))[1],
            min(subject_user_id), %(category)s, %(content)s, max(importance), bool_or(pinned), bool_or(private),
            (select array_agg(distinct tag order by tag) from merged cross join unnest(tags) as tag), 'consolidated',
-           least(min(valid_from), clock_timestamp()),
+           least(min(valid_from), clock_timestamp()), (array_agg(utc_offset order by valid_from, id))[1],
            case when count(distinct coalesce(source_session_id, '')) = 1 then min(source_session_id) end,
            %(actor_id)s, %(role)s
       from merged
@@ -133,7 +133,7 @@ with recursive part(id) as (
       join history h on h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD'
       join relations r on r.agent_id = h.agent_id and r.from_id = p.id and r.relation_type = 'merged_from'
 )
-select coalesce(b.content, m.content) as content, m.subject, m.valid_from as since
+select coalesce(b.content, m.content) as content, m.subject, m.valid_from as since, m.utc_offset
   from part p join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = p.id
   left join lateral (
        select c.before ->> 'content' as content

@@ -108,26 +108,28 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        case when c.kind <> 'message' and exists (select from near where kind = 'message') then array(
            select message_id from sources
             where agent_id = %(agent_id)s and memory_id = c.item_id and scope_key = any(%(scope_keys)s)) end as sources,
-       null::uuid as other, null::real as strength
+       i.utc_offset, null::uuid as other, null::real as strength
   from (select item_id, kind, category, text, similarity, fused from near
         union all
         select item_id, kind, category, null, null, null from companion) as c
        cross join lateral (
            select m.scope_key, m.subject, m.subject_user_id as user_id, m.content, m.valid_from as dated,
                   m.importance::integer as importance, m.source_session_id as session_id, m.pinned,
-                  coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at, m.actor_id as author, null::bigint as place
+                  coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at, m.actor_id as author, null::bigint as place,
+                  m.utc_offset
              from memories m
             where c.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.category = any(%(categories)s)
            union all
            select m.scope_key, m.author, m.user_id, m.content, m.said_at, 2, m.session_id,
-                  false, '{}', 'active', m.said_at, m.said_at, null, m.place
+                  false, '{}', 'active', m.said_at, m.said_at, null, m.place,
+                  m.utc_offset
              from messages m
             where c.kind = 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.content is not null) as i
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       other, strength from link;
+       null, other, strength from link;
 
 -- other_models --
 -- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -100,7 +100,7 @@ def expected(rows: Sequence[Row], who: Identity, wanted: Mapping[str, Any]) -> s
     """What an identity has to get; None: a refusal."""
     if is_refused(wanted):
         return None
-    conditions = MemoryFilters.model_validate(wanted)
+    conditions = MemoryFilters.model_validate(wanted).in_zone(UTC)
     seen = [row for row in rows if row["agent_id"] == who.agent_id and row["scope_key"] in who.scope_keys]
     return {row["id"] for row in seen if meets(row, conditions)}
 

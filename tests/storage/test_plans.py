@@ -210,6 +210,7 @@ async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> N
 async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_too(db: Database) -> None:
     """A plan that was made while a table was small serves until it is analysed."""
     row = {"id": str(uuid.uuid4()), "scope_key": "user:ana", "role": "user", "author": "Ana", "said_at": "2026-03-02"}
+    row["utc_offset"] = "0"
     async with db.scoped(identity("ana", session="s1")) as scoped:
         await inbox.observe(scoped, "s1", [])
         explaining = Explaining(**vars(scoped))

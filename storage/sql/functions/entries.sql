@@ -23,10 +23,15 @@ create trigger entries_follow after update on memories for each row
     when (old.state is distinct from new.state or old.content is distinct from new.content)
     execute function keep_entries();
 
+-- A moment as the clock showed it at this offset, in minutes.
+create function local_time(moment timestamptz, utc_offset smallint) returns timestamp
+language sql immutable
+return moment at time zone 'UTC' + utc_offset * interval '1 minute';
+
 -- What is indexed of a memory; policy/text/shape.py writes the same.
 create function indexed_text(m memories) returns text
 language sql stable set search_path = mnemic, pg_temp as $$
-    select '[' || to_char(m.valid_from at time zone 'UTC', 'FMDD FMMonth YYYY') || '] '
+    select '[' || to_char(local_time(m.valid_from, m.utc_offset), 'FMDD FMMonth YYYY') || '] '
            || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
 $$;
 

@@ -10,14 +10,14 @@ begin
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
        set state = 'purged', content = '', subject = '', tags = null, protected = false,
-           pinned = false, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
+           pinned = false, utc_offset = 0, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
      where agent_id = p_agent and id = any(p_memories);
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was pending counts as formed, so that no run meets a message without content
-    update messages set content = null, author = '', formed_by = coalesce(formed_by, p_op), forget_at = null
+    update messages set content = null, author = '', utc_offset = 0, formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
     -- What is out of use because these memories stood for it stands for itself again, until it is consolidated or merged anew:
     -- reflections of consolidations, and what was merged, into one of those too that were erased before. Not what a memory

@@ -313,7 +313,7 @@ begin
            set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
                protected = f.protected, private = f.private, tags = f.tags, provenance = f.provenance, state = f.state,
                superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
-               valid_from = f.valid_from, valid_until = f.valid_until, purge_at = f.purge_at,
+               valid_from = f.valid_from, utc_offset = f.utc_offset, valid_until = f.valid_until, purge_at = f.purge_at,
                source_session_id = f.source_session_id, run_id = f.run_id,
                actor_id = f.actor_id, role = f.role
           from unnest(finals) as f

@@ -69,6 +69,8 @@ create table messages (
     user_id     text,
     content     text,
     said_at     timestamptz not null,
+    -- minutes east of UTC, where its speaker was: dates and times are shown by it
+    utc_offset  smallint not null default 0 check (utc_offset between -840 and 840),
     formed_by   uuid,
     created_at  timestamptz not null default clock_timestamp(),
     -- no usable answer could be had for it: still pending, and left out but by a retry
@@ -107,6 +109,8 @@ create table memories (
     absorbed_at        timestamptz,
     consolidated_into  uuid,
     valid_from         timestamptz not null,
+    -- that of the message it was formed from; of valid_from, which is shown by it
+    utc_offset         smallint not null default 0 check (utc_offset between -840 and 840),
     valid_until        timestamptz,
     purge_at           timestamptz,
     created_at         timestamptz not null default clock_timestamp(),

@@ -1,0 +1,291 @@
+"""Times are kept, and shown to models and people, at the offset that came with a message, or in the person's zone."""
+
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+
+from mnemic import Mnemic
+from mnemic.operations.messages.incoming import HostMessage
+from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
+from mnemic.storage import inbox
+from tests.support.agents import agent, asked, says
+from tests.support.loopback import LoopbackModel, schema_name
+from tests.support.scripted import (
+    CONSOLIDATION,
+    DECISIONS,
+    FACTS,
+    REFLECTIONS,
+    consolidation,
+    decision,
+    decisions,
+    fact,
+    facts,
+    last_prompt,
+    reflection,
+    reflections,
+)
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+DENTIST, RENT = "Tomorrow I have a dentist appointment.", "Today I paid the rent."
+
+
+def said(content: str, time: object = None) -> HostMessage:
+    return {"role": "user", "content": content, "time": time}
+
+
+def in_zone(zone: str | None) -> Identity:
+    return ANA.model_copy(update={"timezone": zone})
+
+
+async def waiting_times(memory: Mnemic, who: Identity) -> list[datetime]:
+    async with memory.resources.database.scoped(who) as scoped:
+        waiting = await inbox.read_inbox(scoped, "s1", most=9)
+    return [message.said_at for message in waiting.messages]
+
+
+async def conversation(memory: Mnemic, model: LoopbackModel, who: Identity, *messages: HostMessage) -> str:
+    """Return the part of the formation prompt with these messages: days and lines."""
+    await memory.observe(who, messages)
+    await memory.form(who)
+    (request, *_) = [each for each in reversed(model.chat_requests) if schema_name(each) == FACTS]
+    shown = re.findall(r"^(?:\w{3} \d{4}-\d\d-\d\d|\d+ \[.*)$", request["messages"][-1]["content"], re.MULTILINE)
+    return "\n".join(line.replace(" Ana:", "") for line in shown)
+
+
+#: A message, its time, and its lines in the prompt: on both sides of midnight, in UTC and where it was said.
+SIDES = {
+    "a morning east": (DENTIST, "2026-03-02T07:30:00+08:00", f"Mon 2026-03-02\n1 [07:30] {DENTIST}"),
+    "an evening east": (DENTIST, "2026-03-02T23:30:00+08:00", f"Mon 2026-03-02\n1 [23:30] {DENTIST}"),
+    "an evening west": (RENT, "2026-03-02T20:30:00-05:00", f"Mon 2026-03-02\n1 [20:30] {RENT}"),
+    "a morning west": (RENT, "2026-03-02T00:10:00-05:00", f"Mon 2026-03-02\n1 [00:10] {RENT}"),
+    "half an hour": (RENT, "2026-03-02T00:10:00+05:30", f"Mon 2026-03-02\n1 [00:10] {RENT}"),
+    "UTC": (RENT, "2026-03-02T23:59:00Z", f"Mon 2026-03-02\n1 [23:59] {RENT}"),
+}
+
+
+@pytest.mark.parametrize(("content", "time", "lines"), SIDES.values(), ids=SIDES)
+async def test_a_message_is_shown_at_its_own_offset(
+    memory: Mnemic, model: LoopbackModel, content: str, time: str, lines: str
+) -> None:
+    # the person's zone counts for times without an offset alone
+    assert await conversation(memory, model, in_zone("America/New_York"), said(content, time)) == lines
+
+
+async def test_a_traveller_sees_each_line_at_its_own_offset(memory: Mnemic, model: LoopbackModel) -> None:
+    lines = await conversation(
+        memory,
+        model,
+        ANA,
+        said("I board in Singapore.", "2026-03-02T23:50:00+08:00"),
+        said("We are above the Gulf.", "2026-03-02T20:10:00+04:00"),
+        said("I have landed in Lisbon.", "2026-03-03T06:05:00+00:00"),
+        said("Off to Boston.", "2026-03-03T23:00:00-05:00"),
+    )
+    assert lines == (
+        "Mon 2026-03-02\n1 [23:50] I board in Singapore.\n2 [20:10] We are above the Gulf.\n"
+        "Tue 2026-03-03\n3 [06:05] I have landed in Lisbon.\n4 [23:00] Off to Boston."
+    )
+
+
+#: Local times of Lisbon around both changes of the clock in 2025, and the moments that they are.
+LISBON = {
+    "winter": ("2025-03-29T23:30:00", "2025-03-29T23:30:00+00:00"),
+    "before spring": ("2025-03-30T00:59:00", "2025-03-30T00:59:00+00:00"),
+    "skipped by the clock": ("2025-03-30T01:30:00", "2025-03-30T01:30:00+00:00"),
+    "after spring": ("2025-03-30T02:00:00", "2025-03-30T01:00:00+00:00"),
+    "summer": ("2025-07-01T00:30:00", "2025-06-30T23:30:00+00:00"),
+    "twice, the first meant": ("2025-10-26T01:30:00", "2025-10-26T00:30:00+00:00"),
+    "twice, the second meant": (
+        datetime.fromisoformat("2025-10-26T01:30:00").replace(fold=1),
+        "2025-10-26T01:30:00+00:00",
+    ),
+    "after autumn": ("2025-10-26T02:00:00", "2025-10-26T02:00:00+00:00"),
+}
+
+
+async def test_a_local_time_is_read_in_the_persons_zone_on_both_sides_of_a_clock_change(memory: Mnemic) -> None:
+    who = in_zone("Europe/Lisbon")
+    await memory.observe(who, [said(RENT, time) for time, _ in LISBON.values()])
+    kept = dict(zip(LISBON, await waiting_times(memory, who), strict=True))
+    assert kept == {name: datetime.fromisoformat(moment) for name, (_, moment) in LISBON.items()}
+    for name, (time, _) in LISBON.items():  # each is shown as it was written
+        assert f"{kept[name]:%Y-%m-%dT%H:%M:%S}" == f"{time}"[:19].replace(" ", "T")
+
+
+@pytest.mark.parametrize(
+    ("setting", "own"),
+    [("UTC", None), ("Pacific/Kiritimati", None), ("UTC", "Pacific/Pago_Pago"), ("Pacific/Pago_Pago", "UTC")],
+)
+async def test_a_message_without_a_time_was_said_now_where_the_person_is(
+    memory: Mnemic, model: LoopbackModel, setting: str, own: str | None
+) -> None:
+    settings = memory.resources.settings.model_copy(update={"timezone": setting})
+    memory = Mnemic(replace(memory.resources, settings=settings))
+    zone = ZoneInfo(own or setting)
+    before = datetime.now(zone)
+    lines = await conversation(memory, model, in_zone(own), said(DENTIST))
+    days = {before.date(), datetime.now(zone).date()}
+    assert lines.splitlines()[0] in {f"{day:%a %Y-%m-%d}" for day in days}
+
+
+@pytest.mark.parametrize("name", ["Mars/Base", "Europe", "", "../../etc/passwd", "europe lisbon"])
+def test_a_zone_that_does_not_exist_is_refused_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = re.escape(repr(name))
+    with pytest.raises(InvalidInputError, match=f"timezone: .*{shown}"):
+        in_zone(name)
+    with pytest.raises(ConfigurationError, match=f"timezone: .*{shown}"):
+        Settings(timezone=name)
+    monkeypatch.setenv("MNEMIC_TIMEZONE", name)
+    with pytest.raises(ConfigurationError, match="MNEMIC_TIMEZONE"):
+        Settings()
+
+
+def test_an_identity_with_a_zone_is_plain_json() -> None:
+    who = in_zone("Europe/Lisbon")
+    assert Identity(**who.model_dump(mode="json")) == who
+
+
+TIMES: dict[str, Any] = {
+    "text": "2026-03-02T07:30:00+08:00",
+    "a datetime": datetime(2026, 3, 2, 7, 30, tzinfo=timezone(timedelta(hours=8))),
+    "a datetime of a zone": datetime(2026, 3, 2, 7, 30, tzinfo=ZoneInfo("Asia/Singapore")),
+}
+
+
+@pytest.mark.parametrize("time", TIMES.values(), ids=TIMES)
+async def test_a_langchain_message_brings_its_time(memory: Mnemic, model: LoopbackModel, time: object) -> None:
+    message = HumanMessage(DENTIST, additional_kwargs={"time": time})
+    assert await conversation(memory, model, ANA, message) == f"Mon 2026-03-02\n1 [07:30] {DENTIST}"
+
+
+WRONG = ["yesterday", "1850-01-01T00:00:00Z", 1772400000, "2026-03-02T07:30:00+14:30", "2026-03-02T07:30:00-23:59"]
+
+
+@pytest.mark.parametrize("time", WRONG)
+async def test_a_time_that_cannot_be_used_is_refused_in_either_form(
+    memory: Mnemic, superuser: psycopg.Connection, time: object
+) -> None:
+    for message in (said(DENTIST, time), HumanMessage(DENTIST, additional_kwargs={"time": time})):
+        with pytest.raises(InvalidInputError, match="message 1: time: "):
+            await memory.observe(ANA, [message])
+    assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
+
+
+async def test_a_message_of_an_agent_keeps_its_time_or_gets_the_time_of_the_persons_zone(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    says(model)
+    who = in_zone("Pacific/Kiritimati")
+    graph = agent(memory, model, memory.middleware(form=False))
+    messages = [HumanMessage(DENTIST, id="m1", additional_kwargs={"time": TIMES["text"]})]
+    await graph.ainvoke({"messages": messages}, context=who)
+    mine, answer = await waiting_times(memory, who)
+    assert (mine.isoformat(), answer.utcoffset()) == (TIMES["text"], timedelta(hours=14))
+
+
+@pytest.mark.parametrize("time", ["2026-03-02T07:30:00+08:00", "2026-03-02T07:30:00", None])
+async def test_a_message_sent_again_is_stored_once_wherever_the_person_is_by_then(
+    memory: Mnemic, superuser: psycopg.Connection, time: str | None
+) -> None:
+    await memory.observe(in_zone("Asia/Singapore"), [said(DENTIST, time)])
+    again = await memory.observe(in_zone("Europe/Lisbon"), [said(DENTIST, time)])
+    assert (again.accepted, again.pending) == (0, 1)
+    (offset,) = superuser.execute("select utc_offset from mnemic.messages").fetchone() or ()
+    assert offset == 8 * 60
+
+
+# -- what is formed
+
+#: In New York; in UTC it is 3 March by then.
+EVENING = "2026-03-02T20:30:00-05:00"
+PAID = "Ana paid the rent."
+
+
+async def form_rent(memory: Mnemic, model: LoopbackModel, time: str = EVENING) -> None:
+    """Form a fact and a reflection from one message."""
+    model.answer(FACTS, facts(fact(PAID)))
+    model.answer(REFLECTIONS, reflections(user=[reflection("Ana pays on time.")]))
+    await memory.observe(ANA, [said(RENT, time)])
+    await memory.form(ANA)
+
+
+async def test_a_fact_and_its_message_have_the_speakers_day_wherever_they_are_shown(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    await form_rent(memory, model)
+    results = await memory.query(ANA, "Who paid the rent?")
+    assert {(item.kind, item.dated.isoformat()) for item in results} == {("fact", EVENING), ("message", EVENING)}
+    (stored,) = await memory.memories(ANA, ["fact"])
+    assert stored.valid_from.isoformat() == EVENING
+
+    recalled = await memory.recall(ANA, "When did I pay the rent?", search="always")
+    answer = await asked(memory.tools("supervisor"), ANA, query="Who paid the rent?")
+    for shown in ("\n".join(recalled["context"].values()), str(answer.content)):
+        assert "[2 March 2026]" in shown
+        assert "3 March" not in shown
+
+    # text as formation embeds it, and as the database indexes it once a memory gets other words
+    embedded = [text for request in model.embedding_requests for text in request["input"]]
+    assert {f"[2 March 2026] Ana: {PAID}", f"[2 March 2026] Ana: {RENT}"} <= {*embedded}
+    statement = "select mnemic.indexed_text(m) from mnemic.memories m where kind = 'fact'"
+    assert superuser.execute(statement).fetchone() == (f"[2 March 2026] Ana: {PAID}",)
+
+
+async def test_decisions_are_shown_the_day_of_each_fact_where_it_was_said(memory: Mnemic, model: LoopbackModel) -> None:
+    await form_rent(memory, model)
+    model.answer(FACTS, facts(fact("Ana paid the rent and the power.")))
+    model.answer(DECISIONS, decisions(decision(1, "ADD")))
+    await memory.observe(ANA, [said("And the power.", "2026-03-04T07:00:00+08:00")])
+    await memory.form(ANA)
+    prompt = last_prompt(model, DECISIONS)
+    assert ("[2026-03-04" in prompt, "[2026-03-02" in prompt) == (True, True)
+    assert not re.search(r"2026-03-03", prompt)
+
+
+async def test_a_consolidation_is_told_the_local_days_of_what_began_and_what_ended(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await form_rent(memory, model)
+    model.answer(FACTS, facts(fact("Ana owns her flat and pays no rent.")))
+    model.answer(DECISIONS, decisions(decision(1, "DELETE", 1)))
+    model.answer(REFLECTIONS, reflections())
+    await memory.observe(ANA, [said("I own my flat now.", "2026-03-05T07:00:00+08:00")])
+    model.answer(CONSOLIDATION, consolidation("Ana pays on time."))
+    await memory.form(ANA)  # what has ended makes a consolidation due
+    prompt = last_prompt(model, CONSOLIDATION)
+    assert "[2026-03-02] Ana pays on time." in prompt
+    assert f"{PAID} (since 2026-03-05)" in prompt
+
+
+async def test_undo_and_a_look_back_keep_the_local_day(memory: Mnemic, model: LoopbackModel) -> None:
+    await form_rent(memory, model)
+    (stored,) = await memory.memories(ANA, ["fact"])
+    await memory.forget(ANA, stored.id)
+    (forgotten, *_) = await memory.operations(ANA)
+    await memory.undo(ANA, forgotten.op_id)
+    (restored,) = await memory.memories(ANA, ["fact"])
+    past = await memory.as_of(ANA, "user:ana", forgotten.first_seq - 1)
+    assert [item.valid_from.isoformat() for item in [restored, *past] if item.kind == "fact"] == [EVENING] * 2
+
+
+@pytest.mark.parametrize("own", [None, "America/New_York"])
+async def test_a_bare_day_of_a_filter_begins_where_the_person_is(
+    memory: Mnemic, model: LoopbackModel, own: str | None
+) -> None:
+    await form_rent(memory, model)
+    texts: dict[str, list[str]] = {}
+    for day in ("2026-03-02", "2026-03-03"):
+        filters = {"actor_id": "ana", "updated_before": day}
+        texts[day] = [item.kind for item in await memory.query(in_zone(own), "rent", filters=filters)]
+    # the midnight after the message: that of UTC comes before it, that of New York after it
+    assert texts["2026-03-02"] == []
+    assert ("message" in texts["2026-03-03"]) == (own is not None)
