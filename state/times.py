@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
 from typing import Annotated, Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, StrictStr
 
@@ -27,6 +27,12 @@ def to_zone(name: str) -> tzinfo:
     except (ValueError, KeyError, OSError):  # a path, an unknown name, a folder
         shown = repr(name) if len(name) <= _MAX_NAME_CHARS and name.isprintable() else "this"
         raise ValueError(f"{shown} is no time zone known here; give an IANA name, such as Europe/Lisbon") from None
+
+
+def load_zones() -> None:
+    """Read the data of every time zone, for processes whose event loop must not read files, such as a server's."""
+    for name in available_timezones():
+        to_zone(name)
 
 
 def _require_zone(name: str) -> str:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, reset_tzpath
 
 import psycopg
 import pytest
@@ -15,6 +15,7 @@ from mnemic.operations.messages.incoming import HostMessage
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
+from mnemic.state.times import load_zones
 from mnemic.storage import inbox
 from tests.support.agents import agent, asked, says
 from tests.support.loopback import LoopbackModel, schema_name
@@ -229,7 +230,7 @@ async def test_a_fact_and_its_message_have_the_speakers_day_wherever_they_are_sh
 
     recalled = await memory.recall(ANA, "When did I pay the rent?", search="always")
     answer = await asked(memory.tools("supervisor"), ANA, query="Who paid the rent?")
-    for shown in ("\n".join(recalled["context"].values()), str(answer.content)):
+    for shown in (str(recalled["context"]), str(answer.content)):
         assert "[2 March 2026]" in shown
         assert "3 March" not in shown
 
@@ -289,3 +290,13 @@ async def test_a_bare_day_of_a_filter_begins_where_the_person_is(
     # the midnight after the message: that of UTC comes before it, that of New York after it
     assert texts["2026-03-02"] == []
     assert ("message" in texts["2026-03-03"]) == (own is not None)
+
+
+def test_a_server_reads_no_file_for_the_zone_of_a_request() -> None:
+    load_zones()
+    ZoneInfo.clear_cache()
+    reset_tzpath(to=())
+    try:
+        assert in_zone("Antarctica/Troll").timezone == "Antarctica/Troll"
+    finally:
+        reset_tzpath()

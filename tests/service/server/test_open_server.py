@@ -154,7 +154,9 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
 
 async def _run(client: LangGraphClient, graph: str, given: dict[str, Any]) -> Any:
-    return await client.runs.wait(None, graph, input=given, context=WALK.model_dump(mode="json"))
+    return await client.runs.wait(
+        None, graph, input=given, context={**WALK.model_dump(mode="json"), "timezone": "Europe/Lisbon"}
+    )
 
 
 def port_of(server: DevServer) -> str:
