@@ -25,6 +25,7 @@ class Message:
     #: Whose words they are; None for the assistant and tools.
     user_id: str | None
     content: str
+    #: At the offset that came with the message, or that of the person's time zone.
     said_at: datetime
     #: The actor of the run that observed it, who need not have said it.
     brought_by: str | None = None
@@ -54,6 +55,7 @@ class Memory:
     state: State
     tokens: int
     version: int
+    #: At the offset of the message it was formed from; so is `valid_until`.
     valid_from: datetime
     #: When it ceased to hold. None: it has not, or it holds on in the words of what replaced it.
     valid_until: datetime | None

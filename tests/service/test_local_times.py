@@ -16,9 +16,10 @@ from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.state.times import load_zones
-from mnemic.storage import inbox
+from mnemic.storage import inbox, transaction
 from tests.support.agents import agent, asked, says
 from tests.support.loopback import LoopbackModel, schema_name
+from tests.support.refinements import merge, play, search
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -33,7 +34,8 @@ from tests.support.scripted import (
     reflection,
     reflections,
 )
-from tests.support.worlds import identity
+from tests.support.worlds import identity, remember
+from tests.support.worlds import memory as stored
 
 ANA = identity("ana", session="s1")
 DENTIST, RENT = "Tomorrow I have a dentist appointment.", "Today I paid the rent."
@@ -79,6 +81,15 @@ async def test_a_message_is_shown_at_its_own_offset(
 ) -> None:
     # the person's zone counts for times without an offset alone
     assert await conversation(memory, model, in_zone("America/New_York"), said(content, time)) == lines
+
+
+@pytest.mark.thorough
+async def test_control_without_the_stored_offset_tomorrow_is_another_day(
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "at_offset", lambda moment, _: moment)
+    content, time, _ = SIDES["a morning east"]
+    assert await conversation(memory, model, ANA, said(content, time)) == f"Sun 2026-03-01\n1 [23:30] {content}"
 
 
 async def test_a_traveller_sees_each_line_at_its_own_offset(memory: Mnemic, model: LoopbackModel) -> None:
@@ -225,8 +236,8 @@ async def test_a_fact_and_its_message_have_the_speakers_day_wherever_they_are_sh
     await form_rent(memory, model)
     results = await memory.query(ANA, "Who paid the rent?")
     assert {(item.kind, item.dated.isoformat()) for item in results} == {("fact", EVENING), ("message", EVENING)}
-    (stored,) = await memory.memories(ANA, ["fact"])
-    assert stored.valid_from.isoformat() == EVENING
+    (rent,) = await memory.memories(ANA, ["fact"])
+    assert rent.valid_from.isoformat() == EVENING
 
     recalled = await memory.recall(ANA, "When did I pay the rent?", search="always")
     answer = await asked(memory.tools("supervisor"), ANA, query="Who paid the rent?")
@@ -269,8 +280,8 @@ async def test_a_consolidation_is_told_the_local_days_of_what_began_and_what_end
 
 async def test_undo_and_a_look_back_keep_the_local_day(memory: Mnemic, model: LoopbackModel) -> None:
     await form_rent(memory, model)
-    (stored,) = await memory.memories(ANA, ["fact"])
-    await memory.forget(ANA, stored.id)
+    (rent,) = await memory.memories(ANA, ["fact"])
+    await memory.forget(ANA, rent.id)
     (forgotten, *_) = await memory.operations(ANA)
     await memory.undo(ANA, forgotten.op_id)
     (restored,) = await memory.memories(ANA, ["fact"])
@@ -300,3 +311,29 @@ def test_a_server_reads_no_file_for_the_zone_of_a_request() -> None:
         assert in_zone("Antarctica/Troll").timezone == "Antarctica/Troll"
     finally:
         reset_tzpath()
+
+
+async def test_an_explicit_memory_and_a_correction_have_the_persons_day(memory: Mnemic) -> None:
+    who = in_zone("Pacific/Kiritimati")
+    kept = await memory.remember(who, "Ana sings in a choir.", category="profile")
+    assert kept.id
+    await memory.correct(who, kept.id, "Ana sings in two choirs.")
+    (corrected,) = await memory.memories(who, ["fact"])
+    assert corrected.valid_from.utcoffset() == timedelta(hours=14)
+
+
+async def test_a_refinement_sees_local_days_and_a_merge_keeps_that_of_the_oldest(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    monthly = stored("Ana pays her rent monthly.", kind="core", valid_from=datetime.fromisoformat(EVENING))
+    morning = datetime.fromisoformat("2026-03-05T07:00:00+08:00")
+    by_card = stored("Ana pays her rent by card.", kind="core", valid_from=morning)
+    await remember(memory.resources.database, ANA, monthly, by_card)
+
+    looks = [search(query="rent", before="2026-03-03"), search(query="rent", after="2026-03-05")]
+    both = "Ana pays her rent monthly by card."
+    (early, late, _), _ = await play(memory, model, *looks, merge(1, 2, into=both), who=ANA)
+    assert ("Mon 2026-03-02" in early, monthly.content in early, by_card.content in early) == (True, True, False)
+    assert ("Thu 2026-03-05" in late, monthly.content in late, by_card.content in late) == (True, False, True)
+    (merged,) = await memory.memories(ANA, ["core"])
+    assert (merged.content, merged.valid_from.isoformat()) == (both, EVENING)

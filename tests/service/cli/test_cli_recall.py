@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -199,3 +199,11 @@ def test_a_correction_is_told_and_seen_in_the_memorys_history(mnemic: Command, w
     assert (again.exit_code, again.stdout, "no longer in force" in again.stderr) == (2, "", True)
     as_json = mnemic("correct", world["hostile"], "Ana wears no badge.", *WHO, "--json").stdout
     assert json.loads(as_json)["old_id"] == str(world["hostile"])
+
+
+def test_a_memory_is_listed_and_found_with_the_day_where_it_was_said(mnemic: Command, clean_db: Clone) -> None:
+    evening = fact("Ana paid the rent.", "tasks", valid_from=datetime.fromisoformat("2026-03-02T20:30:00-05:00"))
+    prepare(clean_db, lambda db: remember(db, identity(), evening))
+    for words in (("memories",), ("query", "rent")):
+        shown = mnemic(*words, *WHO).stdout
+        assert ("2026-03-02" in shown, "2026-03-03" in shown) == (True, False)
