@@ -113,8 +113,9 @@ def test_somebody_authenticated_in_another_way_has_no_groups_and_any_agent() -> 
 
 
 def test_what_acts_for_others_in_a_run_stays_what_it_is_and_a_request_cannot_make_it() -> None:
-    own = identity_of(run())
+    own = identity_of(run({**ASKED, "timezone": "Europe/Lisbon"}))
     bo = acting_for(own, "user:bo")
+    assert (own.timezone, bo.timezone) == ("Europe/Lisbon", None)
     assert (bo.user_id, bo.actor_id, bo.session_id) == ("bo", "ana", "t1")
     assert identity_of(run(bo)) is bo
     with pytest.raises(RefusedIdentityError, match="user_id"):
