@@ -49,7 +49,7 @@ def build_supervisor(
     builder = StateGraph(
         SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
     )
-    builder.add_node("recall", partial(recall, recalls=recalls))
+    builder.add_node("recall", with_resources(provide, partial(recall, recalls=recalls)))
     builder.add_node("agent", with_resources(provide, partial(answer, recalls=recalls, tools=tools)))
     builder.add_node("confirm", confirm)
     # not by the name of its node, as which its messages would be streamed

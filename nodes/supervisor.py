@@ -21,7 +21,7 @@ from mnemic.operations.messages.transcript import spoken, transcript, without_co
 from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.turn import form_later, observe_turn, recall_turn
+from mnemic.operations.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.operations.usage import metered
 from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.request import with_memory
@@ -43,8 +43,13 @@ MOST_CALLING: Final = 12
 _IMPORTANT = 4
 
 
-async def recall(state: SupervisorState, runtime: Runtime[Identity], recalls: AnyGraph) -> SupervisorState:
-    """Leaves the context in a channel that no checkpoint holds; what an earlier turn left in the others goes."""
+async def recall(
+    state: SupervisorState, resources: Resources, runtime: Runtime[Identity], recalls: AnyGraph
+) -> SupervisorState:
+    """Recall for the user's message, and store it meanwhile; reset the channels of an earlier turn.
+
+    The context goes into a channel that no checkpoint holds.
+    """
     runtime.stream_writer({"step": "recall"})
     messages = state["messages"]
     if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
@@ -53,7 +58,8 @@ async def recall(state: SupervisorState, runtime: Runtime[Identity], recalls: An
     # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
     require_storable(messages[-1], identity)
     fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
-    return {**fresh, **await recall_turn(recalls, identity, messages)}
+    storing = store_turn(resources, identity, spoken(messages))
+    return {**fresh, **await begin_turn(recall_turn(recalls, identity, messages), storing)}
 
 
 async def answer(

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
-from mnemic.operations.messages.incoming import HostMessage, last_question, to_messages
+from mnemic.operations.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.operations.run.graph import AnyGraph, run_graph, run_leased
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError
+from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MissingIdentityError, MnemicError
 from mnemic.state.graphs import FormationOutput, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
@@ -59,6 +60,18 @@ async def recall_turn(
     }
 
 
+async def begin_turn(recalling: Coroutine[Any, Any, MemoryState], storing: Coroutine[Any, Any, None]) -> MemoryState:
+    """Return what the recall returns, and store the turn's first messages meanwhile.
+
+    From here on no other middleware or node can take the user's message away, and no failing model.
+    """
+    task = asyncio.create_task(storing)
+    try:
+        return await recalling
+    finally:
+        await task
+
+
 async def observe(
     resources: Resources,
     identity: Identity,
@@ -66,17 +79,33 @@ async def observe(
     *,
     revision: int | None = None,
     several_speakers: bool = False,
-    refused: list[InvalidInputError] | None = None,
 ) -> Observed:
-    """Messages and revision in one transaction; then, in another that may fail, what was recalled.
-
-    Args:
-        refused: as of `to_messages`; where none of a user's is left beside them, the first of them is raised.
+    """Store messages and revision in one transaction; then count the recalled memories in another, which may fail.
 
     Raises:
         InvalidInputError: no session in the identity, a message that cannot be used, or the agent's history has not
             come to this revision; nothing was written.
+        MissingIdentityError: a message of a user belongs to no user; nothing was written.
         RefusedIdentityError: a message names another speaker; nothing was written.
+    """
+    observed = await _store(resources, identity, messages, revision=revision, several_speakers=several_speakers)
+    await resources.uses.write(resources.database, identity)
+    return observed
+
+
+async def _store(
+    resources: Resources,
+    identity: Identity,
+    messages: Sequence[HostMessage],
+    *,
+    revision: int | None,
+    several_speakers: bool,
+    refused: list[Unstorable] | None = None,
+) -> Observed:
+    """Store messages and revision in one transaction.
+
+    Args:
+        refused: as of `to_messages`; if no message of a user is left, the first of them is raised.
     """
     session = session_of(identity)
     # a whole conversation, turn after turn: 17 ms for 1,000 messages
@@ -92,9 +121,7 @@ async def observe(
             await revisions.advance(scoped, session, revision)
         return observed
 
-    observed = await resources.database.write(identity, act)
-    await resources.uses.write(resources.database, identity)
-    return observed
+    return await resources.database.write(identity, act)
 
 
 async def observe_turn(
@@ -105,17 +132,34 @@ async def observe_turn(
     revision: int | None,
     several_speakers: bool = False,
 ) -> None:
-    """Stores the turn's messages for formation, and that the changes up to `revision` were announced.
+    """Store the messages of a turn that is over, as `store_turn`, and count the memories that it recalled.
 
-    The answer is there already, so a failure costs a warning and nothing else: hosts resend the whole list, and the
-    next turn brings what was missed. What cannot be stored is left out, for it stands in the list for good.
+    Raises:
+        InvalidInputError: the identity has no session.
+    """
+    await store_turn(resources, identity, messages, revision=revision, several_speakers=several_speakers)
+    await resources.uses.write(resources.database, identity)
+
+
+async def store_turn(
+    resources: Resources,
+    identity: Identity,
+    messages: Sequence[HostMessage],
+    *,
+    revision: int | None = None,
+    several_speakers: bool = False,
+) -> None:
+    """Store the thread's messages for formation, each once, and that changes up to `revision` were announced.
+
+    A failure costs a warning and nothing else: hosts resend the whole list, so the end of the turn or the next turn
+    brings the missing messages. A message that cannot be stored is left out, because it stays in the list for good.
 
     Raises:
         InvalidInputError: the identity has no session.
     """
     session_of(identity)
-    refused: list[InvalidInputError] = []
-    store = partial(observe, resources, identity, messages, several_speakers=several_speakers, refused=refused)
+    refused: list[Unstorable] = []
+    store = partial(_store, resources, identity, messages, several_speakers=several_speakers, refused=refused)
     try:
         try:
             await store(revision=revision)
@@ -124,10 +168,10 @@ async def observe_turn(
                 raise
             # such as that of a thread whose database was set back; the messages are not to be lost with it
             refused.clear()
-            await store()
+            await store(revision=None)
         if refused:
             _LOG.warning("messages that cannot be stored are left out: %d, such as %s", len(refused), refused[0])
-    except InvalidInputError as error:
+    except (InvalidInputError, MissingIdentityError) as error:
         _LOG.warning("the messages of this turn cannot be stored: %s", error)
     except MnemicError as error:
         _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)

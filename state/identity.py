@@ -1,7 +1,8 @@
 """Who a run belongs to. The host application gives it; a model never does."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast, get_args
 
 from pydantic import (
@@ -15,7 +16,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mnemic.state.checking import first_problem, validate
+from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
 from mnemic.state.times import ZoneName
 
@@ -105,6 +106,7 @@ class Identity(BaseModel):
 
         def __init__(self, **fields: Any) -> None:
             # LangGraph makes a run's context of a dict this way too
+            _require_known(fields)
             try:
                 super().__init__(**fields)
             except ValidationError as error:
@@ -136,15 +138,34 @@ class Identity(BaseModel):
         return tuple(keys)
 
 
-def to_identity(context: object) -> Identity:
-    """The identity that a context stands for.
+def _require_known(names: Iterable[object]) -> None:
+    """Refuse a field that an identity does not have; a misspelt one would change whose memory a run uses.
 
-    A graph used as a node of another one gets that host's context object as it is, so any object or mapping that
-    carries the identity's fields will do.
+    Raises:
+        InvalidInputError: names the field and the nearest right one.
+    """
+    for name in names:
+        if name not in Identity.model_fields:
+            shown = field_name(name) if isinstance(name, str) else "an unknown field"
+            raise InvalidInputError(f"{shown}: an identity has no such field{_hint(shown)}")
+
+
+def _hint(unknown: str) -> str:
+    nearest = get_close_matches(unknown, Identity.model_fields, n=1)
+    if nearest:
+        return f"; did you mean {nearest[0]}?"
+    return f", only {', '.join(Identity.model_fields)}; a context that has more is an object, such as a dataclass"
+
+
+def to_identity(context: object) -> Identity:
+    """Return the identity that a context stands for.
+
+    A mapping is an identity and nothing else. A graph used as a node of another one gets that host's context object as
+    it is, so any object that has the identity's fields among others will do.
 
     Raises:
         MissingIdentityError: no context, or one without an agent.
-        InvalidInputError: an id in it cannot be used.
+        InvalidInputError: an id in it cannot be used, or a mapping has an unknown key.
     """
     if isinstance(context, Identity):
         return context
@@ -152,10 +173,10 @@ def to_identity(context: object) -> Identity:
         given = validate(dict[Any, Any], context, strict=False)
     else:
         given = {name: getattr(context, name, None) for name in Identity.model_fields}
-    fields: dict[str, Any] = {name: given[name] for name in Identity.model_fields if given.get(name) is not None}
-    if "agent_id" not in fields:
+    if given.get("agent_id") is None:
         raise MissingIdentityError
-    return Identity(**fields)
+    _require_known(given)
+    return Identity(**{name: value for name, value in given.items() if value is not None})
 
 
 #: The identity as a caller of `Mnemic` gives it, for functions under `check_arguments`; they get an `Identity`.

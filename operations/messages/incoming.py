@@ -25,13 +25,15 @@ from mnemic.operations.run.identity import BoundIdentity, session_of
 from mnemic.policy.text.shape import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.state.checking import first_problem, validate
-from mnemic.state.errors import InvalidInputError, RefusedIdentityError
+from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
 from mnemic.state.records import Message
 from mnemic.state.times import MAX_OFFSET_MINUTES, local_time
 
 HostMessage = BaseMessage | Mapping[str, Any]
+#: Reasons why a message cannot be stored.
+Unstorable = InvalidInputError | MissingIdentityError
 
 #: Beyond these a time is a mistake, and calendars end soon after.
 _YEARS = range(1900, 2200)
@@ -158,7 +160,7 @@ def to_messages(
     identity: Identity,
     *,
     several_speakers: bool = False,
-    refused: list[InvalidInputError] | None = None,
+    refused: list[Unstorable] | None = None,
     zone: tzinfo = UTC,
 ) -> list[Message]:
     """The items that say something, in order.
@@ -176,6 +178,7 @@ def to_messages(
 
     Raises:
         InvalidInputError: no session, no list, too many items, or one that is no message.
+        MissingIdentityError: a message of a user belongs to no user.
         RefusedIdentityError: one is said to be of somebody else, and the host does not say that several speak, or the
             user was authenticated.
     """
@@ -189,7 +192,7 @@ def to_messages(
             incoming = IncomingMessage.of(item)
             speaker = _speaker(incoming, identity, several_speakers=several_speakers)
             message = _message(incoming, speaker, identity, now, known)
-        except InvalidInputError as error:
+        except (InvalidInputError, MissingIdentityError) as error:
             problem = type(error)(f"message {place}: {error}")
             if refused is None:
                 raise problem from None
@@ -200,12 +203,14 @@ def to_messages(
 
 
 def require_storable(item: HostMessage, identity: Identity) -> None:
-    """Refuses a message of a user that could never be stored, whoever they are.
+    """Refuse a message of a user that could never be stored.
 
     Raises:
         InvalidInputError: a field of it cannot be used.
+        MissingIdentityError: the identity names no user.
         RefusedIdentityError: as `to_messages`.
     """
+    require_speaker([item], identity, several_speakers=False)
     try:
         _speaker(IncomingMessage.of(item), identity, several_speakers=False)
     except InvalidInputError as error:
@@ -230,16 +235,49 @@ def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
     Raises:
         InvalidInputError: no list of messages, or the last one cannot be used.
     """
+    message, incoming = _last_of_user(messages)
+    if incoming is None:
+        return "", None
+    return incoming.text, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
+
+
+def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:
+    """Refuse a turn whose user is not named, because nothing of it would be remembered.
+
+    Args:
+        messages: the thread's; a thread without a message of a user needs no user.
+        identity: the run's.
+        several_speakers: the host says that a message may name its speaker.
+
+    Raises:
+        InvalidInputError: no list of messages, or the last one of a user cannot be used.
+        MissingIdentityError: neither the identity nor the last message of a user names the user.
+    """
+    if identity.user_id is not None:
+        return
+    message, incoming = _last_of_user(messages)
+    if incoming is None:
+        return
+    named = _langchain_fields(message)["user"] if isinstance(message, BaseMessage) else incoming.user or incoming.author
+    if not (several_speakers and named):
+        raise MissingIdentityError(
+            "the run names no user, so nothing of this turn would be remembered: pass user_id in its context, as in "
+            "context=Identity(agent_id=..., user_id=...); if several people speak, set several_speakers=True and a "
+            "`user` on each message"
+        )
+
+
+def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, IncomingMessage | None]:
+    """Return the last message of a user, as it is and as it was read; two times None if there is none."""
     require_list(messages)
     for message in reversed(messages):
-        message_id = None
+        fields: HostMessage = message
         if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
-            message_id = getattr(message, "id", None)
-            message = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
-        incoming = IncomingMessage.of(message)
+            fields = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
+        incoming = IncomingMessage.of(fields)
         if _ROLES.get(incoming.role) == "user":
-            return incoming.text, message_id
-    return "", None
+            return message, incoming
+    return None, None
 
 
 def _message(
@@ -250,7 +288,7 @@ def _message(
     if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
     if role == "user" and speaker is None:
-        raise InvalidInputError("it is a user's, but neither it nor the identity says whose")
+        raise MissingIdentityError("it is a user's, but neither it nor the identity says whose")
     own_id = f"id\x1f{incoming.id}"
     if incoming.id is None:
         fingerprint = incoming.fingerprint(speaker, content)

@@ -9,6 +9,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 from pydantic import Field
 
+from mnemic.operations.messages.incoming import require_speaker
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.threads import copy_threads
 from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
@@ -78,6 +79,9 @@ class Hosting(MemoryBase):
     ) -> Callable[..., Awaitable[MemoryState]]:
         """A node for a graph whose state is a `MemoryState`: leaves what memory says to this turn in it.
 
+        It reads and writes nothing in the database. It raises `MissingIdentityError` if a message of a user belongs to
+        no user.
+
         Args:
             role: whose allowlist holds; None: that of the identity's role.
             search: as in `recall`; `always` is for the agent that is not sure of its answer.
@@ -90,8 +94,10 @@ class Hosting(MemoryBase):
         options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
 
         async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
-            identity = identity_of(runtime)
-            recalled = await recall_turn(self.graphs.recall, identity, _conversation(state, messages_key), options)
+            identity, messages = identity_of(runtime), _conversation(state, messages_key)
+            # whether a message may name its speaker is for `observe_node` to decide
+            require_speaker(messages, identity, several_speakers=True)
+            recalled = await recall_turn(self.graphs.recall, identity, messages, options)
             if options.in_role(identity).role != identity.role:
                 del recalled["memory_revision"]  # the host observes in its own role, which was told of nothing here
             return recalled
@@ -104,6 +110,9 @@ class Hosting(MemoryBase):
     ) -> Callable[..., Awaitable[None]]:
         """A node that stores the conversation for formation, each message once; it waits for no model.
 
+        It belongs at the end of a turn, and also right after START if a node between may remove messages or fail. It
+        raises `MissingIdentityError` if a message of a user belongs to no user.
+
         Args:
             messages_key: the channel that holds the conversation.
             several_speakers: as in `observe`.
@@ -115,6 +124,7 @@ class Hosting(MemoryBase):
         async def observe(state: Any, runtime: Runtime[Any]) -> None:
             revision, messages = state.get("memory_revision"), _conversation(state, messages_key)
             identity = identity_of(runtime)
+            require_speaker(messages, identity, several_speakers=several_speakers)
             await observe_turn(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
 
         return observe

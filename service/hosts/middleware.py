@@ -12,9 +12,10 @@ from langgraph.channels import UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from mnemic.operations.messages.incoming import require_speaker
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
-from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.operations.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.prompts.request import with_memory
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.graphs import MemoryContext
@@ -34,7 +35,8 @@ class MemoryAgentState(AgentState[Any]):
 
 
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
-    """Recalls before the turn, shows the context to the model, brings the tools, and observes after the turn.
+    """Memory of an agent: recalls and stores before the turn, shows the context to the model, brings the tools, and
+    observes after the turn.
 
     What changes seldom stands behind the host's own system prompt, what belongs to the turn in front of the user's
     message, in the request alone: no message of the thread and no checkpoint holds it. Both stay the same, and where
@@ -60,13 +62,23 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self._loop = memory.resources.database.loop
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Recalls for the last message of the user: here, where no host's retry of a model call asks again.
+        """Recall for the last message of the user, and store the thread's messages meanwhile.
+
+        Both happen here, because a host's retry of a model call does not come here again, and because another
+        middleware may take the message out of the thread before the turn ends.
 
         Raises:
-            MissingIdentityError: the run's context says not whose it is.
+            MissingIdentityError: the run's context names no agent or no user.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
-        return {**await self._recalled(state, runtime)}
+        if not self._observe:
+            return {**await self._recalled(state, runtime)}
+        identity, messages = self._identity(runtime), state["messages"]
+        # a host's mistake shows before a model has been paid for
+        session_of(identity)
+        require_speaker(messages, identity, several_speakers=self._several)
+        storing = store_turn(self._memory.resources, identity, messages, several_speakers=self._several)
+        return {**await begin_turn(self._recalled(state, runtime), storing)}
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -110,8 +122,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         identity = self._identity(runtime)
-        if self._observe:
-            session_of(identity)  # a host's mistake shows before a model has been paid for
         return await recall_turn(self._memory.graphs.recall, identity, state["messages"], self._recall)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:

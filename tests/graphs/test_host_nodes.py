@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import psycopg
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.channels import UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 
 from mnemic import MemoryState, Mnemic
 from mnemic.prompts.tools import query_answer
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError, ModelOutputError
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings
@@ -32,6 +32,7 @@ from tests.support.agents import (
     WISH,
     remember,
     said,
+    stored,
     storing_nothing,
 )
 from tests.support.loopback import LoopbackModel, Reply
@@ -69,6 +70,9 @@ class Notes(MemoryState, total=False):
     """A host that names its conversation otherwise, and keeps it as plain mappings."""
 
     talk: Annotated[list[dict[str, Any]], UntrackedValue]
+
+
+NOBODY = identity(None, session="friday")
 
 
 def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **recall: Any) -> Any:
@@ -190,6 +194,26 @@ async def test_what_could_not_be_stored_comes_again_with_the_next_turn(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (4,)
 
 
+async def test_what_a_turn_begins_with_is_stored_by_a_node_behind_the_start(
+    memory: Mnemic, superuser: psycopg.Connection
+) -> None:
+    nodes = {
+        "hear": memory.observe_node(),
+        "recall": memory.recall_node(),
+        "trim": lambda state: {"messages": [RemoveMessage(id=state["messages"][0].id), AIMessage(VISIBLE)]},
+        "observe": memory.observe_node(),
+    }
+    await in_sequence(Turn, nodes).compile().ainvoke(said(GREETING), context=FRIDAY)
+    assert stored(superuser) == [("user", GREETING), ("assistant", VISIBLE)]
+
+
+async def test_several_people_may_speak_in_a_run_of_no_user(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    nodes = {"recall": memory.recall_node(), "observe": memory.observe_node(several_speakers=True)}
+    spoken = {"messages": [HumanMessage(GREETING, additional_kwargs={"user": "bo"})]}
+    await in_sequence(Turn, nodes).compile().ainvoke(spoken, context=NOBODY)
+    assert superuser.execute("select user_id from mnemic.messages").fetchall() == [("bo",)]
+
+
 async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_words_are_what_is_looked_for(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
@@ -207,7 +231,7 @@ async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_wor
         {"role": "user", "content": [{"type": "text", "text": QUESTION}, picture]},
         {"role": "tool", "content": "nine o'clock"},
     ]
-    who = {"agent_id": "harbor", "user_id": "ana", "session_id": "friday", "host": "blue"}
+    who = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="friday", host="blue")
     await graph.ainvoke({"talk": talk}, context=who)
 
     assert KEPT in seen[0]["turn"]
@@ -232,6 +256,9 @@ async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(memory: Mnemic,
         await host(memory, role="janitor").compile().ainvoke(said(GREETING), context=FRIDAY)
     with pytest.raises(InvalidInputError):
         await host(memory).compile().ainvoke(said(GREETING), context=identity("ana"))
+    for node in (memory.recall_node(), memory.observe_node(), memory.observe_node(several_speakers=True)):
+        with pytest.raises(MissingIdentityError, match="user_id"):
+            await in_sequence(Turn, {"node": node}).compile().ainvoke(said(GREETING), context=NOBODY)
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 

@@ -14,7 +14,7 @@ from mnemic.models import tool_calls
 from mnemic.nodes.supervisor import MOST_CALLING
 from mnemic.operations.run.resources import Resources
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
-from mnemic.state.errors import InvalidInputError, ModelError, ModelOutputError
+from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import (
     ANA,
     CANARY,
@@ -34,6 +34,7 @@ from tests.support.agents import (
 )
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
 from tests.support.scripted import FACTS, asked, fact, facts, last_prompt
+from tests.support.worlds import identity
 
 
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
@@ -102,15 +103,19 @@ async def test_what_a_broken_off_turn_left_open_is_answered_in_the_next(memory: 
     assert [str(item.id) for item in await memory.memories(ANA)] == [kept]
 
 
-async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
+async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
     says(model, 500, 500, 500, Reply(message={"refusal": "I will not."}), VISIBLE)
     graph = memory.graphs.supervisor(InMemorySaver())
     with pytest.raises(ModelError, match="converse"):
         await turn(graph, "Hello?")
+    assert stored(superuser) == [("user", "Hello?")]
     with pytest.raises(ModelOutputError, match=r"a refusal; the conversation is as it was before this answer\. Say it"):
         await turn(graph, "Are you there?")
     done = await turn(graph, "Well?")
     assert [item.text for item in done["messages"]] == ["Hello?", "Are you there?", "Well?", VISIBLE]
+    assert [text for _, text in stored(superuser)] == ["Hello?", "Are you there?", "Well?", VISIBLE]
 
 
 async def test_a_turn_begins_with_a_user(memory: Mnemic) -> None:
@@ -118,6 +123,12 @@ async def test_a_turn_begins_with_a_user(memory: Mnemic) -> None:
     for messages in begun:
         with pytest.raises(InvalidInputError, match="begins with a message of the user"):
             await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
+
+
+async def test_a_turn_of_no_user_is_refused_before_a_model_is_asked(memory: Mnemic, model: LoopbackModel) -> None:
+    with pytest.raises(MissingIdentityError, match="user_id"):
+        await turn(memory.graphs.supervisor(), who=identity(None, session="friday"))
+    assert requests(model) == []
 
 
 async def test_what_it_may_be_asked_for_is_named_in_its_tools_and_a_name_is_sent_as_providers_take_it(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -51,10 +52,21 @@ async def test_what_fits_reaches_the_function_as_it_is() -> None:
 
 
 async def test_any_object_with_the_fields_stands_for_an_identity() -> None:
-    given = await SERVICE.search({"agent_id": "harbor", "user_id": "ana", "of_the_host": 1}, "bees")
-    assert given["identity"] == ANA
+    context = {"agent_id": "harbor", "user_id": "ana"}
+    for stands_for_it in (context, SimpleNamespace(**context, of_the_host=1)):
+        assert (await SERVICE.search(stands_for_it, "bees"))["identity"] == ANA
     with pytest.raises(MissingIdentityError):
         await SERVICE.search({}, "bees")
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("user", "user_id"), ("session", "session_id"), ("groups", "group_ids"), ("userId", "user_id"), ("host", "only")],
+)
+async def test_a_misspelt_field_of_an_identity_is_refused_with_the_nearest_one(key: str, hint: str) -> None:
+    for give in (lambda context: SERVICE.search(context, "bees"), lambda context: Identity(**context)):
+        with pytest.raises(InvalidInputError, match=rf"^{key}: .*\b{hint}\b"):
+            await give({"agent_id": "harbor", key: "ana"})
 
 
 @pytest.mark.parametrize(

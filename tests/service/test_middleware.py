@@ -295,12 +295,16 @@ async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: Lo
 
 async def test_a_hosts_mistake_shows_before_the_model_is_asked(memory: Mnemic, model: LoopbackModel) -> None:
     says(model)
-    for context in (None, {"user_id": "ana"}):
+    for context in (None, {"user_id": "ana"}, {"agent_id": "harbor", "session_id": "s"}):
         with pytest.raises(MissingIdentityError):
             await agent(memory, model).ainvoke(said(GREETING), context=context)
-    for context in (identity("ana").model_dump(), {"agent_id": "", "session_id": "s"}):
+    misspelt = {"agent_id": "harbor", "session_id": "s", "user": "ana"}
+    for context in (identity("ana").model_dump(), {"agent_id": "", "session_id": "s"}, misspelt):
         with pytest.raises(InvalidInputError):
             await agent(memory, model).ainvoke(said(GREETING), context=context)
+    several = agent(memory, model, memory.middleware(several_speakers=True))
+    with pytest.raises(MissingIdentityError, match="several_speakers"):
+        await several.ainvoke(said(GREETING), context=identity(None, session="s"))
     assert requests(model) == []
 
 
