@@ -213,11 +213,12 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
     Raises:
         InvalidInputError: the identity has no session.
     """
+    ids = {"agent_id": identity.agent_id, "session_id": session_of(identity)}
 
     async def form_due() -> None:
         try:
             await form_pending(resources, graph, identity, force=False, retry=False)
         except MnemicError as error:
-            _LOG.warning("what is pending was not formed, and stays pending: %s", error)
+            _LOG.warning("what is pending was not formed, and stays pending: %s", error, extra=ids)
 
-    resources.background.begin(formation_name(identity), form_due)
+    resources.background.begin(formation_name(identity), form_due, ids)

@@ -22,7 +22,7 @@ from pydantic import (
     validate_call,
 )
 
-from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.errors import ConfigurationError, InvalidInputError, MissingIdentityError
 
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
@@ -66,7 +66,8 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
             args, kwargs = built()(*args, **kwargs)
         except ValidationError as error:
             cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
-            if isinstance(cause, InvalidInputError):  # such as that of an identity, which names its own field
+            # such as that of an identity, which names its own field
+            if isinstance(cause, InvalidInputError | MissingIdentityError):
                 raise cause from None
             parameters = signature(function).parameters.values()
             positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]

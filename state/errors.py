@@ -29,7 +29,7 @@ class RefusedIdentityError(InvalidInputError):
     """The run, or a message, names somebody whom it may not speak for; nothing was read or written."""
 
 
-class MissingIdentityError(MnemicError):
+class MissingIdentityError(MnemicError, ValueError):
     """No identity was given. Pass context=Identity(agent_id=..., user_id=...) with the run."""
 
 

@@ -106,7 +106,7 @@ class Identity(BaseModel):
 
         def __init__(self, **fields: Any) -> None:
             # LangGraph makes a run's context of a dict this way too
-            _require_known(fields)
+            require_known_fields(fields)
             try:
                 super().__init__(**fields)
             except ValidationError as error:
@@ -138,7 +138,7 @@ class Identity(BaseModel):
         return tuple(keys)
 
 
-def _require_known(names: Iterable[object]) -> None:
+def require_known_fields(names: Iterable[object]) -> None:
     """Refuse a field that an identity does not have; a misspelt one would change whose memory a run uses.
 
     Raises:
@@ -175,7 +175,7 @@ def to_identity(context: object) -> Identity:
         given = {name: getattr(context, name, None) for name in Identity.model_fields}
     if given.get("agent_id") is None:
         raise MissingIdentityError
-    _require_known(given)
+    require_known_fields(given)
     return Identity(**{name: value for name, value in given.items() if value is not None})
 
 

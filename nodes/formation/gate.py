@@ -50,24 +50,24 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
 
     async with release_lease_on_error(resources, identity, lease):
         (box, reason, waits), guided = await resources.database.write(identity, act)
-    messages = box.messages
-    return {
-        **_nothing_yet(),
-        "reason": reason,
-        "waits": waits,
-        "formed": len(messages),
-        "pending": box.pending - len(messages),
-        "set_aside": box.set_aside - (len(messages) if retry else 0),
-        "lease": lease,
-        "batch": [*messages],
-        "guidance": _guidance(guided.values(), is_own={*speakers(messages)} <= {identity.user_id}),
-        "names": {key: part.name for key, part in guided.items() if part.name},
-        "read_seq": read_seq,
-        "overrides": overrides,
-        "extraction": settings.extraction,
-        "max_facts": (facts_of_turn if left else facts_of_batch)(messages, settings),
-        "max_writes": min(left, settings.writes_per_turn) if left else None,
-    }
+        messages = box.messages
+        return {
+            **_nothing_yet(),
+            "reason": reason,
+            "waits": waits,
+            "formed": len(messages),
+            "pending": box.pending - len(messages),
+            "set_aside": box.set_aside - (len(messages) if retry else 0),
+            "lease": lease,
+            "batch": [*messages],
+            "guidance": _guidance(guided.values(), is_own={*speakers(messages)} <= {identity.user_id}),
+            "names": {key: part.name for key, part in guided.items() if part.name},
+            "read_seq": read_seq,
+            "overrides": overrides,
+            "extraction": settings.extraction,
+            "max_facts": (facts_of_turn if left else facts_of_batch)(messages, settings),
+            "max_writes": min(left, settings.writes_per_turn) if left else None,
+        }
 
 
 def _nothing_yet() -> FormationState:

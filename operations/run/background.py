@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
@@ -20,6 +21,24 @@ MOST_AT_ONCE: Final = 8
 STARTS_WITHIN_SECONDS: Final = 5.0
 
 
+def frames_of(error: BaseException) -> str:
+    """Return the kinds of an error and of its causes, each with file, line and function of its frames.
+
+    Messages and values of variables are left out: those of an unexpected error may hold a user's text.
+    """
+    lines: list[str] = []
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        lines.append(type(current).__name__)
+        for frame, line in traceback.walk_tb(current.__traceback__):
+            lines.append(f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}")
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+    return "\n".join(lines)
+
+
 class Background:
     """What is still to be done when a turn is over, by name: one work of a name at a time.
 
@@ -31,24 +50,31 @@ class Background:
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
-    def begin(self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begins a work and returns at once; where one of this name is under way, that one goes on instead."""
+    def begin(
+        self, name: Hashable, work: Callable[[], Coroutine[Any, Any, None]], ids: Mapping[str, object] | None = None
+    ) -> None:
+        """Begin a work and return at once; if one of this name is under way, that one goes on instead.
+
+        Args:
+            name: the work's.
+            work: what is done.
+            ids: fields of its records in the log.
+        """
         if asyncio.get_running_loop() is not self._loop:
-            self._loop.call_soon_threadsafe(self.begin, name, work)
+            self._loop.call_soon_threadsafe(self.begin, name, work, ids)
         elif name not in self._running:
             # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
             task = self._running[name] = self._loop.create_task(self._done(work), context=Context())
-            task.add_done_callback(lambda done: self._over(name, done))
+            task.add_done_callback(lambda done: self._over(name, done, ids))
 
     async def _done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with self._slots:
             await work()
 
-    def _over(self, name: Hashable, task: asyncio.Task[None]) -> None:
+    def _over(self, name: Hashable, task: asyncio.Task[None], ids: Mapping[str, object] | None) -> None:
         del self._running[name]
         if not task.cancelled() and (error := task.exception()):
-            # its kind alone: the words of an error that nobody expected may be anybody's
-            _LOG.error("work in the background ended with %s", type(error).__name__)
+            _LOG.error("work in the background ended with %s", frames_of(error), extra=ids)
 
     async def finish(self, name: Hashable = None) -> None:
         """Waits for the work of this name, or for all of it."""

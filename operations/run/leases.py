@@ -18,17 +18,22 @@ from mnemic.storage.leases import Failure
 
 @asynccontextmanager
 async def release_lease_on_error(resources: Resources, identity: Identity, lease: Lease) -> AsyncIterator[None]:
-    """Gives the lease back where the block fails or is cancelled. A killed run's lease expires."""
+    """Give the lease back if the block fails or is cancelled. A killed run's lease expires."""
     try:
         yield
-    except (MnemicError, asyncio.CancelledError) as error:
-        # whether the same work will fail again, may succeed at once, or later
-        failure: Failure = "unusable" if isinstance(error, ModelOutputError | InvalidInputError) else "unavailable"
-        if isinstance(error, ConcurrentChangeError | asyncio.CancelledError):
-            failure = "interrupted"
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
         # shielded: some hosts cancel again what still runs in a cancelled task
-        await asyncio.shield(give_back(resources, identity, lease, failure))
+        await asyncio.shield(give_back(resources, identity, lease, _failure_of(error)))
         raise
+
+
+def _failure_of(error: BaseException) -> Failure:
+    """Return whether the same work will fail again, may succeed at once, or later."""
+    if isinstance(error, ConcurrentChangeError) or not isinstance(error, Exception):
+        return "interrupted"
+    if isinstance(error, ModelOutputError | InvalidInputError) or not isinstance(error, MnemicError):
+        return "unusable"  # an unexpected error, too, comes from what this run has read
+    return "unavailable"
 
 
 async def give_back(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:

@@ -125,7 +125,8 @@ class Resources:
     def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""
         if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
-            self.background.begin("uses", lambda: self.uses.write(self.database))
+            ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
+            self.background.begin("uses", lambda: self.uses.write(self.database), ids)
 
 
 #: Graphs are compiled before anything is opened; a node asks for the resources when it runs.

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 
 from mnemic.operations.run.identity import token_claim
 from mnemic.policy.auth_tokens import TokenClaims, decode_token
-from mnemic.state.errors import ConfigurationError
+from mnemic.state.errors import ConfigurationError, InvalidInputError
+from mnemic.state.identity import Identity, require_known_fields
 from mnemic.state.settings import Settings
 from mnemic.state.times import load_zones
 
@@ -106,9 +107,11 @@ async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filt
     """A run is of one agent, which the request or its assistant names, and so is its thread from its first run on.
 
     Raises:
-        HTTPException: it names no agent, one that the token does not name, or another than the thread's.
+        HTTPException: it names no agent, one that the token does not name, or another than the thread's; or its context
+            has a field that an identity does not have.
     """
     user, filters = ctx.user, await own(ctx, value)
+    await _require_known_context(value)
     if not user.is_authenticated:
         return filters
     agent, agents = await _agent(value), token_claim(user, "agents")
@@ -145,6 +148,23 @@ async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
     if not lies_below and len(roots) > 1:
         raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
     value["namespace"] = requested if lies_below else (*roots[0], *requested)
+
+
+async def _require_known_context(value: Any) -> None:
+    """Refuse a misspelt field of the context of a graph of ours, which the server would drop without an error.
+
+    Keys of `configurable`, which the server copies into the context, are not looked at: they may have other uses.
+    """
+    configurable: dict[str, Any] = (value["kwargs"].get("config") or {}).get("configurable") or {}
+    context = value["kwargs"].get("context") or {}
+    if "__context_provided__" not in configurable:
+        return
+    try:
+        require_known_fields(context)
+    except InvalidInputError as error:
+        schemas = await get_client(url=None, api_key=None).assistants.get_schemas(str(value["assistant_id"]))
+        if (schemas.get("context_schema") or {}).get("title") == Identity.__name__:
+            raise Auth.exceptions.HTTPException(422, str(error)) from None
 
 
 async def _agent(value: Any) -> str:

@@ -13,7 +13,7 @@ from mnemic.service.memory import Mnemic
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
-from tests.support.served import KEY, UPGRADE, DevServer, running_dev_server, token
+from tests.support.served import KEY, UPGRADE, DevServer, new_thread, refusal, running_dev_server, token
 from tests.support.server import Clone, Server, cloned
 from tests.support.threads import said
 from tests.support.worlds import identity, text_of
@@ -151,6 +151,27 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
     assert "BlockingError" not in opened.log
     assert opened.log.count("MNEMIC_SERVER_KEY is not set") == 1
+
+
+NOBODY: Any = {"agent_id": "walk"}
+
+
+@pytest.mark.parametrize("threaded", [True, False], ids=["on a thread", "without"])
+async def test_a_turn_of_no_user_is_an_error_to_its_client(
+    opened: DevServer, client: LangGraphClient, threaded: bool
+) -> None:
+    thread = await new_thread(client) if threaded else None
+    with pytest.raises(Exception, match="user_id"):
+        await client.runs.wait(thread, "supervisor", input=said("I live in Lisbon."), context=NOBODY)
+    stream = client.runs.stream(thread, "supervisor", input=said("I live in Lisbon."), context=NOBODY)
+    errors = [part.data async for part in stream if part.event == "error"]
+    assert [(error["error"], "user_id" in error["message"]) for error in errors] == [("MissingIdentityError", True)]
+    if thread:
+        assert {run["status"] for run in await client.runs.list(thread)} == {"error"}
+    assert (
+        await refusal(client.runs.wait(thread, "supervisor", input=said("Hi."), context={**NOBODY, "user": "vi"}))
+        == 422
+    )
 
 
 async def _run(client: LangGraphClient, graph: str, given: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import UnprocessableEntityError
 
 from mnemic.state.identity import Identity
 from tests.support.agents import CANARY, KEPT, is_agent, system_of
@@ -54,6 +55,12 @@ async def test_a_thread_goes_on_under_its_owner_and_can_be_read(ana: LangGraphCl
     assert f"guide/ana/{thread}" in served.rows()["checkpoints"]
     await ana.threads.delete(thread)
     assert thread not in str(served.rows())
+
+
+async def test_a_field_that_an_identity_does_not_have_is_refused_with_the_nearest_one(ana: LangGraphClient) -> None:
+    run = ana.runs.create(None, "supervisor", input=said(MORNING), context={**GUIDE, "user": "vi"})
+    with pytest.raises(UnprocessableEntityError, match="user_id"):
+        await run
 
 
 async def test_an_answer_is_streamed_by_tokens_and_progress(ana: LangGraphClient, served: Served) -> None:
