@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.formation import Corrected, ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.kinds import long_date
@@ -65,7 +66,9 @@ class ForgetArguments(Arguments):
 class CorrectArguments(ForgetArguments):
     """What is to be corrected, and what is right."""
 
-    content: str = Field(description=_TEXTS["correct"][1]["content"], min_length=1, max_length=8000)
+    content: Annotated[str, WHOLE_CHARACTERS] = Field(
+        description=_TEXTS["correct"][1]["content"], min_length=1, max_length=8000
+    )
 
 
 def query_arguments(allowed: Sequence[str] = ()) -> type[Arguments]:

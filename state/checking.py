@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import (
     AfterValidator,
     AwareDatetime,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -110,6 +111,14 @@ def to_uuid(value: object) -> UUID:
         if isinstance(value, str):
             return UUID(str.__str__(value))  # not by the methods of a subclass
     raise ValueError("an id is a UUID, or its text")
+
+
+def _without_surrogates(value: object) -> object:
+    return str.encode(value, errors="ignore").decode() if isinstance(value, str) else value
+
+
+#: Removes half characters from a text that is cleaned later; pydantic would refuse the whole text if it has a limit.
+WHOLE_CHARACTERS: Final = BeforeValidator(_without_surrogates)
 
 
 #: An id as a caller of `Mnemic` may give it; `to_uuid` makes it a UUID for type checkers too.

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
+from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.records import Message, NewMemory
 
 
@@ -91,7 +92,7 @@ def _in_order(value: Any) -> Any:
 class RememberRequest(_Request):
     """One fact, or one commitment that is always in context."""
 
-    content: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
+    content: Annotated[StrictStr, Field(min_length=1, max_length=4000), WHOLE_CHARACTERS]
     category: Annotated[StrictStr, Field(max_length=128)]
     kind: Literal["fact", "core"] = "fact"
     importance: Annotated[int, Field(ge=1, le=5, strict=True)] = 3
@@ -103,10 +104,10 @@ class RememberRequest(_Request):
 class ProcedureRequest(_Request):
     """How something is done, step by step."""
 
-    title: Annotated[StrictStr, Field(min_length=1, max_length=120)]
+    title: Annotated[StrictStr, Field(min_length=1, max_length=120), WHOLE_CHARACTERS]
     #: A step is one sentence, as long as a fact may be.
     steps: Annotated[
-        tuple[Annotated[StrictStr, Field(min_length=1, max_length=280)], ...],
+        tuple[Annotated[StrictStr, Field(min_length=1, max_length=280), WHOLE_CHARACTERS], ...],
         Field(min_length=1, max_length=20),
         BeforeValidator(_in_order),
     ]

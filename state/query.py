@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
+from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Kind, SearchType, State
 
@@ -64,7 +65,7 @@ class MemoryFilters(_Part):
 class MemoryQuery(_Part):
     """A request: what is looked for, where, and how much of it is wanted."""
 
-    query: Annotated[StrictStr, Field(min_length=1, max_length=4000)]
+    query: Annotated[StrictStr, Field(min_length=1, max_length=4000), WHOLE_CHARACTERS]
     #: None: every category the asking role may read; an empty list finds nothing.
     categories: (
         Annotated[tuple[Annotated[StrictStr, Field(max_length=_SHORT)], ...], Field(max_length=64, fail_fast=True)]

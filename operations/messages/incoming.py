@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 from uuid import UUID, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -55,12 +55,52 @@ KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
 _LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
 
-def _words_alone(part: dict[str, Any]) -> dict[str, Any]:
-    """The text of a part; one without is a picture, a tool call, or a model's reasoning."""
-    text = part.get("text")
+#: Types of a part that is plain text: none at all, LangChain's and Chat Completions', and the Responses API's.
+_TEXT_TYPES: Final = frozenset({None, "text", "input_text", "output_text"})
+#: Marks of what was attached, by the type of its part. A part of another type, such as a tool call, leaves no mark.
+_MARKS: Final[dict[str, str]] = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "[image]"),
+    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), "[audio]"),
+    **dict.fromkeys(("video", "video_url"), "[video]"),
+    **dict.fromkeys(("file", "input_file", "document", "text-plain"), "[file]"),
+}
+#: Keys of a part within which an endpoint or LangChain keeps the transcript.
+_AUDIO_KEYS: Final = ("audio", "input_audio", "extras")
+
+
+def _plain_part(part: dict[str, Any]) -> dict[str, str]:
+    """Return the words of a part as `text`, or the mark of what was attached as `mark`; or nothing.
+
+    Words are plain text and the transcript of speech. The text of another part, such as a file, was not typed.
+    """
+    text, kind = part.get("text"), part.get("type")
     if not isinstance(text, str | None):
         raise ValueError("the text of a part is a string")
-    return {} if text is None else {"text": str.__str__(text)}  # without what a subclass makes of its methods
+    if kind is None or (isinstance(kind, str) and kind in _TEXT_TYPES):
+        return {} if text is None else {"text": str.__str__(text)}  # without what a subclass makes of its methods
+    mark = _MARKS.get(kind) if isinstance(kind, str) else None
+    spoken = _transcript(part) if mark == "[audio]" else None
+    if spoken:
+        return {"text": spoken}
+    return {"mark": mark} if mark else {}
+
+
+def _transcript(part: Mapping[str, Any]) -> str | None:
+    """Return the transcript of an audio part, of the Realtime API, Chat Completions or LangChain."""
+    for place in (part, *(part.get(key) for key in _AUDIO_KEYS)):
+        spoken = place.get("transcript") if isinstance(place, dict) else None
+        if isinstance(spoken, str):
+            return str.__str__(spoken)
+    return None
+
+
+def _spoken(audio: object) -> str | None:
+    return _transcript(audio) if isinstance(audio, dict) else None
+
+
+def _as_list(content: object) -> object:
+    """Read a single part as a list of one."""
+    return [content] if isinstance(content, dict) else content
 
 
 def _moment(value: object) -> object:
@@ -84,7 +124,7 @@ def _id_text(value: str | int | UUID | None) -> str | None:
 
 
 #: A mapping first, whose own errors pydantic takes for its own.
-Part = Annotated[dict[str, Any], AfterValidator(_words_alone)]
+Part = Annotated[dict[str, Any], AfterValidator(_plain_part)]
 MessageId = (
     Annotated[StrictStr, Field(max_length=_MAX_ID_CHARS)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
@@ -99,7 +139,9 @@ class IncomingMessage(BaseModel):
 
     role: Annotated[HostId, AfterValidator(str.lower)]
     #: None: a tool call without words.
-    content: StrictStr | Annotated[list[StrictStr | Part], Strict()] | None = None
+    content: Annotated[StrictStr | Annotated[list[StrictStr | Part], Strict()] | None, BeforeValidator(_as_list)] = None
+    #: Of an answer that a model spoke.
+    audio: Annotated[str | None, BeforeValidator(_spoken)] = None
     author: HostId | None = None
     name: HostId | None = None
     user: HostId | None = None
@@ -122,12 +164,23 @@ class IncomingMessage(BaseModel):
             raise InvalidInputError(first_problem(error)) from None
 
     @property
+    def words(self) -> str:
+        """What was typed or spoken, a line for each part."""
+        return "\n".join(text for text in (*self._parts("text"), self.audio) if text)
+
+    @property
     def text(self) -> str:
-        """The content's words, a line for each part."""
-        if isinstance(self.content, list):
-            texts = (part if isinstance(part, str) else part.get("text") for part in self.content)
-            return "\n".join(text for text in texts if text)
-        return self.content or ""
+        """The words, and a mark for each attachment in its place."""
+        return "\n".join(text for text in (*self._parts("text", "mark"), self.audio) if text)
+
+    def _parts(self, *names: str) -> list[str]:
+        if not isinstance(self.content, list):
+            return [self.content or ""]
+        lines: list[str] = []
+        for part in self.content:
+            found = {"text": part} if isinstance(part, str) else part
+            lines += [found[name] for name in names if name in found]
+        return lines
 
     def fingerprint(self, speaker: str | None, words: str) -> str:
         """Return a digest of speaker, time and words, which identifies a message without an id.
@@ -147,12 +200,8 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     extra = getattr(item, "additional_kwargs", None)
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
-    return {
-        **fields,
-        "role": "system" if "lc_source" in extra else role,
-        "user": extra.get("user"),
-        "time": extra.get("time"),
-    }
+    role = "system" if "lc_source" in extra else role
+    return {**fields, "role": role, **{name: extra.get(name) for name in ("user", "time", "audio")}}
 
 
 def to_messages(
@@ -238,7 +287,7 @@ def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
     message, incoming = _last_of_user(messages)
     if incoming is None:
         return "", None
-    return incoming.text, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
+    return incoming.words, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
 
 
 def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:

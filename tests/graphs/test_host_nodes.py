@@ -236,7 +236,7 @@ async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_wor
 
     assert KEPT in seen[0]["turn"]
     rows = superuser.execute("select content from mnemic.messages where session_id = 'friday' order by place")
-    assert [content for (content,) in rows] == ["Good morning.", QUESTION, "nine o'clock"]
+    assert [content for (content,) in rows] == ["Good morning.", f"{QUESTION}\n[image]", "nine o'clock"]
 
 
 async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: LoopbackModel) -> None:

@@ -329,7 +329,7 @@ async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(
     turns: list[tuple[list[Any], int | None, list[str], str]] = [
         ([OURS], 10**6, ["Keep me."], ""),  # a revision that is refused
         ([NOBODYS, OURS, 7, ANSWER], 10**6, ["Keep me.", "I do."], SOME),
-        ([NOBODYS, OURS, PICTURE], None, ["Keep me."], ""),
+        ([NOBODYS, OURS, PICTURE], None, ["Keep me.", "[image]"], ""),
         ([NOBODYS, ANSWER], None, [], NONE),
     ]
     for number, (messages, revision, left, warning) in enumerate(turns):

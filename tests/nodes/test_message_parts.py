@@ -1,0 +1,61 @@
+"""What is stored of a message that is not one text: plain text and speech as words, an attachment as a mark."""
+
+from typing import Any
+
+import psycopg
+from langchain_core.messages import AIMessage, HumanMessage
+
+from mnemic import Mnemic
+from mnemic.operations.messages.incoming import last_question
+from tests.support.worlds import identity
+
+ANA = identity("ana", session="s1")
+TEXT: Any = {"type": "text", "text": "Look at my boat."}
+IMAGE: Any = {"type": "image_url", "image_url": {"url": "data:,"}}
+SPEECH = "I moved to Ghent."
+
+
+def of_user(*content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(content)}
+
+
+#: A message, and what is stored of it; None: nothing.
+MESSAGES: list[tuple[Any, str | None]] = [
+    ({"role": "user", "content": TEXT}, "Look at my boat."),
+    (HumanMessage([TEXT, IMAGE]), "Look at my boat.\n[image]"),
+    (of_user({"type": "image", "url": "https://example.org/1.png"}), "[image]"),
+    (
+        of_user({"type": "input_text", "text": "Read this."}, {"type": "input_file", "file_id": "f1"}),
+        "Read this.\n[file]",
+    ),
+    (of_user({"type": "text-plain", "text": "The crew hands over the keys."}), "[file]"),
+    (of_user({"type": "tool_result", "text": "The crew hands over the keys."}), None),
+    (of_user({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}), "[audio]"),
+    (of_user({"type": "input_audio", "transcript": SPEECH}), SPEECH),
+    (HumanMessage([{"type": "audio", "base64": "UklGRg==", "extras": {"transcript": SPEECH}}]), SPEECH),
+    ({"role": "assistant", "content": None, "audio": {"id": "a1", "transcript": "Lovely."}}, "Lovely."),
+    (AIMessage("", additional_kwargs={"audio": {"id": "a2", "transcript": "Lovely, too."}}), "Lovely, too."),
+    (AIMessage([{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "I see."}]), "I see."),
+]
+
+
+async def test_words_are_stored_and_an_attachment_leaves_a_mark(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    await memory.observe(ANA, [message for message, _ in MESSAGES])
+    rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
+    assert [content for (content,) in rows] == [text for _, text in MESSAGES if text is not None]
+
+
+def test_a_question_has_no_marks() -> None:
+    assert last_question([HumanMessage([TEXT, IMAGE])])[0] == "Look at my boat."
+    assert last_question([HumanMessage([IMAGE])])[0] == ""
+
+
+async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) -> None:
+    half = "\ud800"
+    kept = await memory.remember(ANA, f"Ana keeps{half} bees on the quay.", category="activity")
+    assert [item.item_id for item in await memory.query(ANA, f"bees{half} on the quay")] == [kept.id]
+    await memory.correct(ANA, kept.id or "", f"Ana keeps goats{half} on the quay.")
+    await memory.remember_procedure(ANA, f"Milk{half} the goats", [f"Fetch{half} the pail.", "Milk them."])
+    texts = [item.content for item in await memory.memories(ANA.model_copy(update={"role": "owner"}))]
+    assert any("goats on the quay" in text for text in texts)
+    assert half not in str(texts)
