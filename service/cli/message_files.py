@@ -97,7 +97,7 @@ def _read_item(
         seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
         (times,) = seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
         parsed.id = f"{fingerprint}-{times}"
-    parsed.content = parsed.text
+    parsed.content, parsed.audio = parsed.text, None
     return parsed
 
 

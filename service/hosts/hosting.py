@@ -79,7 +79,7 @@ class Hosting(MemoryBase):
     ) -> Callable[..., Awaitable[MemoryState]]:
         """A node for a graph whose state is a `MemoryState`: leaves what memory says to this turn in it.
 
-        It reads and writes nothing in the database. It raises `MissingIdentityError` if a message of a user belongs to
+        It only reads the database. It raises `MissingIdentityError` if a message of a user belongs to
         no user.
 
         Args:

@@ -64,9 +64,11 @@ async def test_any_object_with_the_fields_stands_for_an_identity() -> None:
     [("user", "user_id"), ("session", "session_id"), ("groups", "group_ids"), ("userId", "user_id"), ("host", "only")],
 )
 async def test_a_misspelt_field_of_an_identity_is_refused_with_the_nearest_one(key: str, hint: str) -> None:
-    for give in (lambda context: SERVICE.search(context, "bees"), lambda context: Identity(**context)):
-        with pytest.raises(InvalidInputError, match=rf"^{key}: .*\b{hint}\b"):
-            await give({"agent_id": "harbor", key: "ana"})
+    context: dict[str, Any] = {"agent_id": "harbor", key: "ana"}
+    with pytest.raises(InvalidInputError, match=rf"^{key}: .*\b{hint}\b"):
+        await SERVICE.search(context, "bees")
+    with pytest.raises(InvalidInputError, match=rf"^{key}: .*\b{hint}\b"):
+        Identity(**context)
 
 
 @pytest.mark.parametrize(
