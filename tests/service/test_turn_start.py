@@ -89,7 +89,7 @@ def composed(memory: Mnemic, model: LoopbackModel, other: str, *, first: bool) -
     return agent(memory, model, middleware=order[::-1] if first else order, checkpointer=InMemorySaver(), tools=[look])
 
 
-@pytest.mark.parametrize("first", [False, True], ids=["behind", "before"])
+@pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["behind", "before"])
 @pytest.mark.parametrize("other", OTHERS)
 async def test_each_message_of_a_user_is_stored_once_whatever_happens_to_the_thread(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, other: str, first: bool
