@@ -37,6 +37,10 @@ class ConfigurationError(MnemicError):
     """The settings do not fit together."""
 
 
+class ForkedProcessError(MnemicError):
+    """This Mnemic was opened before the process was forked: open one in each worker, after the fork."""
+
+
 class DatabaseUnavailableError(MnemicError):
     """The database cannot be reached or does not answer; try again, and run `mnemic doctor` if it persists."""
 

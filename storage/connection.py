@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import select
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -34,6 +35,13 @@ _TCP: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
+#: Faults of a server that starts, ends or is full, as it and libpq name them. Only how long is waited depends on it.
+_PASSING: Final = re.compile(
+    "connection refused|timeout|no such file|starting up|shutting down|not yet accepting|too many clients",
+    re.IGNORECASE,
+)
+_RETRY_SECONDS: Final = 0.2
+_MAX_REASON_LENGTH: Final = 500
 #: Whoever asks for the server's process, by turns. No pooler that shares has the same two processes answer the same two
 #: clients each time: neither the one that takes what was given back last, nor the one that takes them in a circle.
 _TURNS: Final = (0, 1, 1, 0, 0, 1)
@@ -142,6 +150,32 @@ class RecallQueue:
                 raise
         finally:
             self._places.release()
+
+
+async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[Any]:
+    """Return a connection outside of the pool; wait up to so many seconds for a server that is still starting.
+
+    Args:
+        dsn: of the database.
+        variable: the name of the DSN's setting, for the message.
+        seconds: the longest wait.
+
+    Raises:
+        DatabaseUnavailableError: no connection; the message has the reason, which quotes no password.
+    """
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, **connection_options(dsn)}
+    reason = "the server does not answer"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await AsyncConnection.connect(dsn, **options)
+                except Error as error:
+                    reason = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+                if not _PASSING.search(reason):
+                    break
+                await asyncio.sleep(_RETRY_SECONDS)
+    raise DatabaseUnavailableError(f"no connection with {variable}: {reason}")
 
 
 async def configure(pooler: str, connection: PatientConnection) -> None:

@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
+from mnemic.state.process import OwnProcess
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import PatientConnection, RecallQueue, configure, connection_options
 from mnemic.storage.failures import typed_error
@@ -115,6 +116,7 @@ class Database:
         self._threads = SQL(_THREADS).format(**limits).as_string()
         #: The event loop that its connections belong to; None: not opened yet.
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._process = OwnProcess()
 
     async def open(self) -> None:
         """Connects.
@@ -132,8 +134,9 @@ class Database:
             ) from None
 
     async def close(self) -> None:
-        """Gives the connections back."""
-        await self.pool.close()
+        """Give the connections back; in a fork they are its parent's and stay open."""
+        if self._process.is_current:
+            await self.pool.close()
 
     @asynccontextmanager
     async def scoped(
@@ -152,8 +155,10 @@ class Database:
             ConcurrentChangeError: Postgres gave up this transaction in favour of another; see `write`.
             InvalidInputError: a value that cannot be stored.
             RefusedError: a guard or a missing right stands against a change.
+            ForkedProcessError: another process opened this database.
             MnemicError: the database failed otherwise.
         """
+        self._process.require()
         administers, only, categories = within.get("administers"), within.get("only"), within.get("categories")
         all_keys = tuple(dict.fromkeys([*identity.scope_keys, *within.get("also", ())]))
         keys = tuple(within.get("also", ())) if administers else (only,) if only else all_keys
@@ -241,6 +246,7 @@ class Database:
     @asynccontextmanager
     async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
         """A connection whose statements take so many seconds at most; its errors are typed."""
+        self._process.require()
         try:
             async with AsyncExitStack() as borrowed:
                 connection = await self._borrow(borrowed, patience)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, LiteralString
 
-from psycopg import AsyncConnection, OperationalError, sql
+from psycopg import AsyncConnection, Error, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import (
     DeadlockDetected,
@@ -14,19 +14,23 @@ from psycopg.errors import (
     DuplicateObject,
     FeatureNotSupported,
     InsufficientPrivilege,
+    InternalError_,
     UndefinedFile,
     UniqueViolation,
 )
-from psycopg.rows import tuple_row
 
-from mnemic.state.errors import DatabaseSetupError, DatabaseUnavailableError
+from mnemic.state.errors import DatabaseSetupError
+from mnemic.storage.connection import connect
+from mnemic.storage.failures import typed_error
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, SchemaFile, schema_files
 
 MINIMUM_SERVER = 150000
 
 _MINIMUM_VECTOR = (0, 8)
-_LOCK = 0x6D6E656D6963  # "mnemic"
+#: Held by the process that sets up a database.
+SETUP_LOCK = 0x6D6E656D6963  # "mnemic"
 _POLL_SECONDS = 0.05
+_MAX_ATTEMPTS = 10
 _RECORDS: LiteralString = (
     "create table if not exists migrations (name text primary key, checksum text not null,"
     " applied_at timestamptz not null default clock_timestamp());"
@@ -42,41 +46,62 @@ _VECTOR: LiteralString = (
 )
 
 
-async def migrate(dsn: str, *, service_dsn: str | None = None, admin_dsn: str | None = None) -> list[str]:
-    """Brings the database at `dsn` up to date and returns the names of the files that were applied.
+async def migrate(
+    dsn: str, *, service_dsn: str | None = None, admin_dsn: str | None = None, seconds: float = 10
+) -> list[str]:
+    """Bring the database at `dsn` up to date and return the names of the files that were applied.
 
     Args:
-        dsn: of a role that may create roles, the schema and (where it is missing) the extension.
+        dsn: of a role that may create roles, the schema and (if it is missing) the extension.
         service_dsn: the service's DSN; its password is given to the role `mnemic_app` when that role is created.
         admin_dsn: the administrators' DSN; likewise for the role `mnemic_admin`.
+        seconds: the longest wait for the connection.
 
     Raises:
         DatabaseSetupError: server or pgvector too old or missing, rights missing, a file of tables changed after it was
             applied, or the database made by another release.
-        DatabaseUnavailableError: no connection.
+        DatabaseUnavailableError: no connection, or it was lost.
+        MnemicError: the database failed otherwise.
     """
+    connection = await connect(dsn, "MNEMIC_MIGRATION_URL", seconds)
     try:
-        connection = await AsyncConnection.connect(dsn, autocommit=True, prepare_threshold=None, row_factory=tuple_row)
-    except OperationalError as error:
-        raise DatabaseUnavailableError("no connection with MNEMIC_MIGRATION_URL; is the server running?") from error
-    async with connection:
-        try:
+        async with connection:
             if (version := connection.info.server_version) < MINIMUM_SERVER:
                 raise DatabaseSetupError(f"Postgres {version // 10000} is too old: Mnemic needs 15 or newer")
+            vector_schema = await _prepare(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
+            return await _apply_pending(connection, vector_schema)
+    except InsufficientPrivilege as error:
+        raise DatabaseSetupError(
+            f"the role of MNEMIC_MIGRATION_URL may not set up the database: {error.diag.message_primary}"
+        ) from error
+    except DependentObjectsStillExist as error:
+        raise DatabaseSetupError(
+            "something of yours depends on a function of Mnemic's, which has to be made anew: drop it, run "
+            f"`mnemic db migrate`, and make it again: {error.diag.message_detail}"
+        ) from error
+    except Error as error:
+        raise typed_error(error) from None
+
+
+async def _prepare(connection: AsyncConnection, dsns: Mapping[str, str | None]) -> str:
+    """Ensure extension, roles and schema; return the extension's schema.
+
+    Roles belong to the whole server, so the set-up of another database may change the same row of a catalog at the same
+    moment. Postgres then gives up one of the two, and that one begins again.
+    """
+    attempts = 0
+    while True:
+        try:
             async with _alone(connection):
                 vector_schema = await _ensure_extension(connection)
-                await _ensure_roles(connection, {SERVICE_ROLE: service_dsn, ADMIN_ROLE: admin_dsn})
+                await _ensure_roles(connection, dsns)
                 await _ensure_schema(connection, vector_schema)
-            return await _apply_pending(connection, vector_schema)
-        except InsufficientPrivilege as error:
-            raise DatabaseSetupError(
-                f"the role of MNEMIC_MIGRATION_URL may not set up the database: {error.diag.message_primary}"
-            ) from error
-        except DependentObjectsStillExist as error:
-            raise DatabaseSetupError(
-                "something of yours depends on a function of Mnemic's, which has to be made anew: drop it, run "
-                f"`mnemic db migrate`, and make it again: {error.diag.message_detail}"
-            ) from error
+                return vector_schema
+        except (DeadlockDetected, InternalError_, UniqueViolation):
+            attempts += 1
+            if attempts == _MAX_ATTEMPTS:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager
@@ -85,7 +110,7 @@ async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
     # polled: a waiter on a blocking lock deadlocks with another library's CREATE INDEX CONCURRENTLY
     while True:
         async with connection.transaction():
-            if await _value(connection, "select pg_try_advisory_xact_lock(%s)", _LOCK):
+            if await _value(connection, "select pg_try_advisory_xact_lock(%s)", SETUP_LOCK):
                 yield
                 return
         await asyncio.sleep(_POLL_SECONDS)

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from psycopg import AsyncConnection, ProgrammingError
+from psycopg import Error, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import DuplicateDatabase
 from pydantic import SecretStr
 
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import pooler_mode
+from mnemic.storage.connection import connect, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
-from mnemic.storage.migrate import migrate
+from mnemic.storage.failures import typed_error
+from mnemic.storage.migrate import SETUP_LOCK, migrate
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 
 _DATABASE = "mnemic"
@@ -58,6 +58,8 @@ async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bo
         EmbeddedPostgresError: the embedded server cannot be started.
     """
     async with _find_server(settings, login) as (dsn, revive):
+        if revive is None:  # the pool would name no cause, and log each attempt
+            await (await connect(dsn, login.variable, settings.pool_timeout_seconds)).close()
         database = Database(dsn, settings, revive=revive)
         await database.open()
         try:
@@ -79,7 +81,7 @@ async def set_up_database(settings: Settings) -> list[str]:
     """
     passwords = {"service_dsn": _own_dsn(settings, SERVICE), "admin_dsn": _own_dsn(settings, ADMINISTRATION)}
     async with _find_server(settings, SETUP) as (dsn, _):
-        return await migrate(dsn, **passwords)
+        return await migrate(dsn, seconds=settings.pool_timeout_seconds, **passwords)
 
 
 async def dump_database(settings: Settings, target: Path) -> int:
@@ -161,16 +163,24 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
     await asyncio.to_thread(server.start)
     try:
-        async with await AsyncConnection.connect(server.dsn(), autocommit=True) as connection:
-            found = await connection.execute("select from pg_database where datname = %s", (_DATABASE,))
-            if not found.rowcount:
-                with suppress(DuplicateDatabase):  # another process was faster
-                    await connection.execute(f"create database {_DATABASE}")
+        await _ensure_database(server.dsn(), settings)
         if login is not SETUP:
-            await migrate(server.dsn(dbname=_DATABASE))
+            await migrate(server.dsn(dbname=_DATABASE), seconds=settings.pool_timeout_seconds)
         yield server.dsn(login.role, _DATABASE), server.revive
     finally:
         await asyncio.to_thread(server.stop)
+
+
+async def _ensure_database(dsn: str, settings: Settings) -> None:
+    """Create the embedded server's database if it is missing; of several processes, one creates it."""
+    try:
+        async with await connect(dsn, "the embedded server", settings.pool_timeout_seconds) as connection:
+            await connection.execute("select pg_advisory_lock(%s)", (SETUP_LOCK,))  # it ends with the connection
+            found = await connection.execute("select from pg_database where datname = %s", (_DATABASE,))
+            if not found.rowcount:
+                await connection.execute(f"create database {_DATABASE}")
+    except Error as error:
+        raise typed_error(error) from None
 
 
 def _dump(program: str, dsn: str, target: Path) -> int:

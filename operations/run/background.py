@@ -9,8 +9,10 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from mnemic.state.errors import BlockedLoopError
+from mnemic.state.process import OwnProcess
 
 _LOG = logging.getLogger("mnemic")
 Result = TypeVar("Result")
@@ -19,6 +21,8 @@ Result = TypeVar("Result")
 MOST_AT_ONCE: Final = 8
 #: A loop that has not begun a call by then is blocked, most likely by the very call that waits for it.
 STARTS_WITHIN_SECONDS: Final = 5.0
+#: The process of each event loop that opened Mnemic: a fork inherits a loop that never goes on.
+_PROCESSES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, OwnProcess]] = WeakKeyDictionary()
 
 
 def frames_of(error: BaseException) -> str:
@@ -47,6 +51,7 @@ class Background:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._process = _PROCESSES[self._loop] = OwnProcess()
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
@@ -59,7 +64,11 @@ class Background:
             name: the work's.
             work: what is done.
             ids: fields of its records in the log.
+
+        Raises:
+            ForkedProcessError: another process made this.
         """
+        self._process.require()
         if asyncio.get_running_loop() is not self._loop:
             self._loop.call_soon_threadsafe(self.begin, name, work, ids)
         elif name not in self._running:
@@ -78,6 +87,7 @@ class Background:
 
     async def finish(self, name: Hashable = None) -> None:
         """Waits for the work of this name, or for all of it."""
+        self._process.require()
         if asyncio.get_running_loop() is not self._loop:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.finish(name), self._loop))
             return
@@ -108,7 +118,10 @@ def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Corou
 
     Raises:
         BlockedLoopError: the loop is over, or it is this thread's own and waits for this call.
+        ForkedProcessError: another process opened Mnemic.
     """
+    if loop in _PROCESSES:
+        _PROCESSES[loop].require()
     if loop is None or not loop.is_running():
         raise BlockedLoopError
     with suppress(RuntimeError):  # none runs in this thread

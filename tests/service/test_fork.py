@@ -1,0 +1,62 @@
+"""A worker that was forked from the process that opened Mnemic is told to open its own, and the parent goes on."""
+
+import os
+import subprocess
+import sys
+
+from tests.support.server import Clone
+
+#: As a server that loads the application before it forks its workers (`gunicorn --preload`).
+PRELOADING = """
+import asyncio, os, sys, traceback
+from mnemic import Identity, Mnemic
+from mnemic.operations.run.background import run_on_loop
+from mnemic.state.errors import ForkedProcessError
+
+ANA = Identity(agent_id="guide", user_id="ana", session_id="s1", role="owner")
+opening = Mnemic.open(embedder="hash", pool_size=2)
+loop = asyncio.new_event_loop()
+memory = loop.run_until_complete(opening.__aenter__())
+loop.run_until_complete(memory.remember(ANA, "Ana moors at pier 4.", category="profile"))
+
+async def lines():
+    return [line async for line in memory.export_audit(ANA)]
+
+def outcome(call):
+    try:
+        return repr(call())
+    except ForkedProcessError:
+        return "forked"
+    except BaseException as error:
+        return "".join(traceback.format_exception(error))
+
+worker = os.fork()
+if not worker:
+    calls = {
+        "query": lambda: asyncio.run(memory.query(ANA, "pier")),
+        "memories": lambda: asyncio.run(memory.memories(ANA)),
+        "recall": lambda: asyncio.run(memory.recall(ANA, "Where do I moor?", search="always")),
+        "remember": lambda: asyncio.run(memory.remember(ANA, "Ana sails.", category="profile")),
+        "observe": lambda: asyncio.run(memory.observe(ANA, [{"role": "user", "content": "Hello."}])),
+        "form": lambda: asyncio.run(memory.form(ANA)),
+        "form_later": lambda: asyncio.run(memory.form_later(ANA)),
+        "threads": lambda: asyncio.run(memory.threads(ANA)),
+        "export": lambda: asyncio.run(lines()),
+        "on the loop of the parent": lambda: run_on_loop(loop, lambda: memory.memories(ANA)),
+    }
+    for name, call in calls.items():
+        if (found := outcome(call)) != "forked":
+            print(name, found, file=sys.stderr)
+            os._exit(1)
+    os._exit(0)
+assert os.waitpid(worker, 0)[1] == 0
+assert [row.content for row in loop.run_until_complete(memory.memories(ANA))] == ["Ana moors at pier 4."]
+loop.run_until_complete(opening.__aexit__(None, None, None))
+"""
+
+
+def test_a_forked_worker_is_told_to_open_its_own(clean_db: Clone) -> None:
+    environment = {**os.environ, "MNEMIC_DATABASE_URL": clean_db.service_dsn}
+    command = [sys.executable, "-c", PRELOADING]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
