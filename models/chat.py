@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
 
 from pydantic import SecretStr, ValidationError
 
 from mnemic.models.failures import Endpoint
+from mnemic.state.checking import nearest
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.kinds import Usage
 from mnemic.state.model_settings import OFFLINE, Tier
@@ -110,6 +112,17 @@ class ChatModels:
                 )
             return self._made[tier, name, shown]
 
+    def require_packages(self) -> None:
+        """Refuse a configured model whose provider is unknown or not installed; nothing of a provider is imported.
+
+        Raises:
+            ConfigurationError: with the setting and the package.
+        """
+        for tier in get_args(Tier):
+            name = self.settings.model_for(tier)
+            if name != OFFLINE and (tier, name) not in self._given:
+                _require_package(_setting(tier), name)
+
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
         """As `get`, off the event loop, with all that a request for this step needs besides."""
         name = self.settings.model_for(tier)
@@ -167,6 +180,23 @@ def name_of(given: object) -> str:
 
 def _setting(tier: Tier) -> str:
     return f"MNEMIC_{tier.upper()}_MODEL"
+
+
+def _require_package(setting: str, name: str) -> None:
+    from langchain.chat_models import base
+
+    # LangChain's own list, which it exports under no public name: without it the first request finds what is missing
+    providers: Mapping[str, tuple[Any, ...]] = getattr(base, "_BUILTIN_PROVIDERS", {})
+    provider = name.partition(":")[0].replace("-", "_").lower()
+    if providers and provider not in providers:
+        raise ConfigurationError(
+            f"{setting} is {name!r}, and LangChain has no such provider{nearest(provider, providers)}"
+        )
+    package = str(providers[provider][0]).partition(".")[0] if providers else ""
+    if package and find_spec(package) is None:
+        raise ConfigurationError(
+            f"{setting} is {name!r}, and its package is missing: run `pip install {package.replace('_', '-')}`"
+        )
 
 
 def _hidden(model: "BaseChatModel") -> "BaseChatModel":

@@ -1,5 +1,6 @@
 """What an agent and its scope keys override of the settings."""
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -48,6 +49,9 @@ async def configure_agent(resources: Resources, identity: Identity, overrides: d
     Raises:
         ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
     """
+    if named := overrides.get("agent_model"):
+        own_model = resources.models.with_settings(resources.settings.overridden({"agent_model": named}))
+        await asyncio.to_thread(own_model.require_packages)
 
     async def act(scoped: ScopedTransaction) -> None:
         given = {**await scopes.hold_agent(scoped), **overrides}

@@ -3,6 +3,7 @@
 import builtins
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import cache, wraps
 from inspect import iscoroutinefunction, signature
 from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast
@@ -168,6 +169,12 @@ def field_name(part: int | str) -> str:
     """A field's name for a message; that of a field which does not exist may be anything."""
     is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _LONGEST_NAME)
     return str(part) if is_name else "an unknown field"
+
+
+def nearest(name: str, names: Collection[str]) -> str:
+    """Return `; the nearest is NAME` if one of the names is close to this one, else nothing."""
+    close = get_close_matches(name, names, n=1)
+    return f"; the nearest is {close[0]}" if close else ""
 
 
 #: Of the environment's variables.

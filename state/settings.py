@@ -3,6 +3,7 @@
 What is `Own` an agent may have a value of its own for (`agents.settings`).
 """
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -10,7 +11,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from mnemic.state.checking import OWN, PREFIX, Key, Own, PositiveInt, Seconds, field_name, named_setting, typed_errors
+from mnemic.state.checking import (
+    OWN,
+    PREFIX,
+    Key,
+    Own,
+    PositiveInt,
+    Seconds,
+    field_name,
+    named_setting,
+    nearest,
+    typed_errors,
+)
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Extraction
@@ -18,6 +30,9 @@ from mnemic.state.model_settings import OFFLINE, ModelSettings
 from mnemic.state.query import MAX_BUDGET_TOKENS
 from mnemic.state.times import ZoneName
 
+#: Variables with the prefix that are no settings: where Postgres' programs are, and the data of the benchmarks.
+_OTHER_VARIABLES = ("MNEMIC_PG_BINDIR", "MNEMIC_DATA")
+_ALIASES = ("OPENAI_API_KEY",)
 #: Settings of an agent's own that a recall reads.
 _OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
 
@@ -182,10 +197,28 @@ class Settings(ModelSettings):
     search_candidates: PositiveInt = 100
 
     def __init__(self, **settings: Any) -> None:
+        self._require_known(settings)
         variables = set(type(self).model_fields) - set(settings)
         with typed_errors(variables):
             super().__init__(**settings)
         self.require_target_within_budget(variables)
+
+    @classmethod
+    def _require_known(cls, arguments: Collection[str]) -> None:
+        """Refuse an argument or a variable of the environment that is no setting.
+
+        Raises:
+            ConfigurationError: with the name, and the nearest one that exists.
+        """
+        fields = cls.model_fields.keys()
+        variables = [*_OTHER_VARIABLES, *(f"{PREFIX}{name.upper()}" for name in fields)]
+        for name in arguments:
+            if name not in fields and name not in variables and name not in _ALIASES:
+                raise ConfigurationError(f"there is no setting {field_name(name)}{nearest(name, fields)}")
+        for name in os.environ:
+            if name.upper().startswith(PREFIX) and name.upper() not in variables:
+                near = nearest(name.upper(), variables)
+                raise ConfigurationError(f"the environment or .env sets {field_name(name)}, which is no setting{near}")
 
     @field_validator("*", mode="before")
     @classmethod

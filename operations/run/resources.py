@@ -145,6 +145,7 @@ async def open_resources(settings: Settings, given: Given = NOTHING_GIVEN) -> As
         MnemicError: one of them cannot be had; the message says what to do.
     """
     models = ChatModels(settings, given.models)
+    await asyncio.to_thread(models.require_packages)
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
     embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import AliasChoices, Field, StrictStr
+from pydantic import AliasChoices, Field, StrictStr, model_validator
 
 from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
+from mnemic.state.checking import field_name, nearest
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
@@ -23,6 +24,12 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 64 << 20
 
 
+#: Fields of OpenAI's messages that hold no words of the conversation.
+_OF_OPENAI = frozenset(
+    {"tool_calls", "tool_call_id", "function_call", "refusal", "annotations", "audio", "reasoning", "reasoning_content"}
+)
+
+
 class FileMessage(IncomingMessage):
     """One message as files have it."""
 
@@ -30,6 +37,16 @@ class FileMessage(IncomingMessage):
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
     #: None: a tool call without words.
     content: StrictStr | list[StrictStr | Part] | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_fields(cls, fields: dict[Any, Any]) -> dict[Any, Any]:
+        for name in fields:
+            if name not in cls.model_fields and name not in _OF_OPENAI:
+                raise ValueError(
+                    f"{field_name(str(name))}: no field of a message{nearest(str(name), cls.model_fields)}"
+                )
+        return fields
 
     def fields(self) -> dict[str, Any]:
         """The message as it is observed."""

@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
 
+from mnemic import Identity, Mnemic
 from mnemic.models import chat
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import run_step
@@ -23,6 +24,7 @@ from mnemic.state.model_settings import Tier
 from mnemic.state.refinement import Budget
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, calling, offering
+from tests.support.server import Clone
 from tests.support.worlds import BEGAN
 
 KEY = SecretStr("k")
@@ -76,6 +78,18 @@ def test_an_agents_own_model_is_made_once_for_all_who_name_it() -> None:
 def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(name: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         ChatModels(Settings(fast_model=name)).get("fast")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("antropic:model", "anthropic"), ("anthropic:model", "pip install langchain-anthropic")]
+)
+async def test_a_provider_that_is_not_there_is_named_at_open(clean_db: Clone, name: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"MNEMIC_SLOW_MODEL.*{problem}"):
+        async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash", slow_model=name):
+            pass
+    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
+        with pytest.raises(ConfigurationError, match=problem):
+            await memory.configure_agent(Identity(agent_id="guide"), agent_model=name)
 
 
 # -- what is not needed is not imported: a second of start-up and 200 MB

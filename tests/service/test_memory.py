@@ -164,6 +164,18 @@ def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch
     assert Settings().refinement_target_tokens == 200
 
 
+async def test_a_name_that_is_no_setting_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"pool_sise.*pool_size"):
+        async with Mnemic.open(pool_sise=3):
+            pass
+    monkeypatch.setenv("MNEMIC_PG_BINDIR", "/usr/bin")
+    Settings()
+    monkeypatch.setenv("MNEMIC_POOL_SISE", "3")
+    with pytest.raises(ConfigurationError, match=r"MNEMIC_POOL_SISE.*MNEMIC_POOL_SIZE"):
+        async with Mnemic.open():
+            pass
+
+
 async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
         await memory.configure_agent(ANA, refinement_budget_tokens=200)

@@ -176,6 +176,7 @@ MALFORMED: dict[str, bytes] = {
     "no date": bad(time="yesterday"),
     "a far year": bad(time="294277-01-09T04:00:54Z"),
     "a long id": bad(id="x" * 1001),
+    "an unknown field": bad(athor="ana"),
 }
 
 
@@ -200,6 +201,8 @@ def test_every_malformed_line_is_named_by_number_and_the_others_are_kept(mnemic:
     named = [row.split(":", 2)[1:] for row in result.stderr.splitlines() if row.startswith(str(file))]
     assert [int(number) for number, _ in named] == [malformed["line"] for malformed in document["malformed"]][:20]
     assert named[0][1].strip() == "not JSON"
+    (unknown,) = [words for _, words in named if "athor" in words]
+    assert "author" in unknown
     again = mnemic("form", file, *WHO)
     assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were left out" in again.stdout) == (1, True)
 
