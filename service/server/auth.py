@@ -3,18 +3,21 @@
 Whose what is, its metadata say: which user's and which agent's; the server's filters go by them.
 """
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from langgraph_api.auth.custom import SimpleUser
+from langgraph_api.graph import get_assistant_id
 from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 from pydantic import SecretStr
 
-from mnemic.operations.run.identity import token_claim
+from mnemic.operations.run.identity import bind_identity, require_own_scope, token_claim
 from mnemic.policy.auth_tokens import TokenClaims, decode_token
-from mnemic.state.errors import ConfigurationError, InvalidInputError
-from mnemic.state.identity import Identity, require_known_fields
+from mnemic.state.errors import ConfigurationError, InvalidInputError, MnemicError
+from mnemic.state.identity import Identity, require_known_fields, scope_key, to_identity
 from mnemic.state.settings import Settings
 from mnemic.state.times import load_zones
 
@@ -35,6 +38,11 @@ load_zones()  # half a second now; afterwards an identity's time zone is found w
 #: The claims of whose request is being answered; None in a run, in background work and in development.
 CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)
 
+#: The caller of a server without a key: an identity that binds no run to any user.
+LOCAL: Final[dict[str, Any]] = {"identity": "local", "is_authenticated": False}
+#: Graphs that work on one scope key, which their input names.
+_OF_ONE_SCOPE: Final = ("refinement", "consolidation")
+
 auth = Auth()
 
 
@@ -50,7 +58,7 @@ def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
 async def authenticate(authorization: str | None) -> dict[str, Any]:
     """Who asks: the holder of a valid token, or `local` where no key is set."""
     if KEY is None:
-        return {"identity": "local", "is_authenticated": False}  # which binds nobody's runs to anybody
+        return LOCAL
     claims = holder(authorization, KEY)
     if claims is None:
         raise Auth.exceptions.HTTPException(401, UNKNOWN)
@@ -112,7 +120,9 @@ async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filt
     """
     user, filters = ctx.user, await own(ctx, value)
     await _require_known_context(value)
-    if not user.is_authenticated:
+    if KEY is None:
+        # the scheduler of crons makes a user of the caller's name, who would pass for authenticated in the run
+        value["kwargs"]["config"]["configurable"]["langgraph_auth_user"] = LOCAL
         return filters
     agent, agents = await _agent(value), token_claim(user, "agents")
     if agents and agent not in agents:
@@ -133,6 +143,33 @@ async def own_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filter
     if token_claim(ctx.user, "agents"):
         raise Auth.exceptions.HTTPException(403, "this token names its agents, and crons are of any agent")
     return await own(ctx, value)
+
+
+async def create_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
+    """Make a cron whose runs have an identity that they may use; the errors of its runs would reach no client.
+
+    Raises:
+        HTTPException: a run with this context and input would be refused, with the reason.
+    """
+    filters, payload = await own_cron(ctx, value), value["payload"]
+    assistant = await _assistant(payload["assistant_id"])
+    context = payload.get("context") or assistant["context"]
+    try:
+        # as the scheduler runs it: the user by name, without the groups of a token
+        user = None if KEY is None else SimpleUser(ctx.user.identity)
+        identity = bind_identity(to_identity(context), user, str(value["thread_id"]) if value["thread_id"] else None)
+        if assistant["graph_id"] in _OF_ONE_SCOPE:
+            _require_scope(identity, payload.get("input") or {})
+    except MnemicError as error:
+        raise Auth.exceptions.HTTPException(422, f"the runs of this cron would fail: {error}") from None
+    return filters
+
+
+def _require_scope(identity: Identity, given: Mapping[str, Any]) -> None:
+    key = given.get("scope_key") or scope_key("agent", identity.agent_id)
+    if key not in identity.scope_keys:
+        raise InvalidInputError(f"scope_key: none of this identity's; it has {', '.join(identity.scope_keys)}")
+    require_own_scope(identity, key)
 
 
 async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
@@ -170,10 +207,7 @@ async def _require_known_context(value: Any) -> None:
 async def _agent(value: Any) -> str:
     named = (value["kwargs"].get("context") or {}).get(AGENT)
     if named is None:
-        try:
-            assistant = await get_client(url=None, api_key=None).assistants.get(str(value["assistant_id"]))
-        except NotFoundError:
-            raise Auth.exceptions.HTTPException(404, "there is no such assistant") from None
+        assistant = await _assistant(value["assistant_id"])
         preset: Any = assistant["context"]
         named = (preset or {}).get(AGENT)
     if not isinstance(named, str):
@@ -181,6 +215,13 @@ async def _agent(value: Any) -> str:
             422, f"{AGENT}: name it in the run's context, or run an assistant that does"
         )
     return named
+
+
+async def _assistant(assistant_id: object) -> Any:
+    try:
+        return await get_client(url=None, api_key=None).assistants.get(get_assistant_id(str(assistant_id)))
+    except NotFoundError:
+        raise Auth.exceptions.HTTPException(404, "there is no such assistant") from None
 
 
 async def _first_run(thread_id: str, agent: str) -> None:
@@ -213,4 +254,5 @@ auth.on.threads.create_run(create_run)
 auth.on.assistants.read(allow)
 auth.on.assistants.search(allow)
 auth.on.crons(own_cron)
+auth.on.crons.create(create_cron)
 auth.on.store(own_items)

@@ -1,5 +1,6 @@
 """A server without a key, as `make serve` starts it: every graph runs; and it is for this machine and Studio alone."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import APIStatusError
 
 from mnemic.service.memory import Mnemic
 from tests.support.agents import is_agent
@@ -98,7 +100,8 @@ def opened(database: Clone, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "MNEMIC_BASE_URL": model.base_url,
         }
         values = _values(database) | models | {"MNEMIC_EMBEDDER": "minilm", "MNEMIC_POOL_SIZE": "4"}
-        with running_dev_server(tmp_path_factory.mktemp("host"), values) as running:
+        often = {"CRON_SCHEDULER_SLEEP_TIME": "1"}  # seconds; by default five
+        with running_dev_server(tmp_path_factory.mktemp("host"), values, env=often) as running:
             yield running
 
 
@@ -172,6 +175,38 @@ async def test_a_turn_of_no_user_is_an_error_to_its_client(
         await refusal(client.runs.wait(thread, "supervisor", input=said("Hi."), context={**NOBODY, "user": "vi"}))
         == 422
     )
+
+
+async def test_a_cron_runs_with_the_context_it_was_made_with(client: LangGraphClient) -> None:
+    """As `runs.create` does, on a server that has authenticated nobody."""
+    before = {thread["thread_id"] for thread in await client.threads.search(limit=1000)}
+    cron: Any = await client.crons.create(
+        "refinement",
+        schedule="* * * * * *",
+        input={"scope_key": "user:vi", "force": True},
+        context={"agent_id": "cron", "user_id": "vi"},
+        on_run_completed="keep",
+    )
+    runs: list[Any] = []
+    async with asyncio.timeout(60):
+        while not any(run["status"] not in ("pending", "running") for run in runs):
+            await asyncio.sleep(0.2)
+            made = {thread["thread_id"] for thread in await client.threads.search(limit=1000)} - before
+            runs = [run for thread in made for run in await client.runs.list(thread)]
+    await client.crons.delete(cron["cron_id"])
+    assert {run["status"] for run in runs} - {"pending", "running"} == {"success"}
+
+
+@pytest.mark.parametrize(
+    ("context", "key", "reason"),
+    [({"agent_id": "cron"}, "user:vi", "user:vi|scope_key"), ({"user_id": "vi"}, "user:vi", "agent_id")],
+)
+async def test_a_cron_whose_runs_would_fail_is_refused(
+    client: LangGraphClient, context: dict[str, str], key: str, reason: str
+) -> None:
+    with pytest.raises(APIStatusError, match=reason) as refused:
+        await client.crons.create("refinement", schedule="0 4 1 1 *", input={"scope_key": key}, context=context)
+    assert refused.value.status_code == 422
 
 
 async def _run(client: LangGraphClient, graph: str, given: dict[str, Any]) -> Any:

@@ -207,6 +207,20 @@ async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agent
     await ana.free.crons.delete(cron["cron_id"])
 
 
+@pytest.mark.parametrize(
+    ("graph", "given", "context"),
+    [
+        ("supervisor", said("Hello."), {**PILOT, "user_id": "bea"}),
+        ("supervisor", said("Hello."), {**PILOT, "group_ids": ["crew"]}),
+        ("refinement", {"scope_key": "user:bea"}, PILOT),
+        ("refinement", {"scope_key": "agent:pilot"}, PILOT),
+        ("refinement", {}, PILOT),
+    ],
+)
+async def test_a_cron_is_refused_what_its_runs_would_be_refused(ana: Any, graph: str, given: Any, context: Any) -> None:
+    assert await refusal(ana.free.crons.create(graph, schedule="0 4 1 1 *", input=given, context=context)) == 422
+
+
 @pytest.mark.slow  # the server looks for due crons every five seconds
 async def test_the_threads_of_a_cron_are_its_agents(ana: Any) -> None:
     before = await ids(ana.free)
