@@ -120,7 +120,7 @@ def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Corou
         BlockedLoopError: the loop is over, or it is this thread's own and waits for this call.
         ForkedProcessError: another process opened Mnemic.
     """
-    if loop in _PROCESSES:
+    if loop is not None and loop in _PROCESSES:
         _PROCESSES[loop].require()
     if loop is None or not loop.is_running():
         raise BlockedLoopError
