@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from langgraph_api.auth.custom import SimpleUser
-from langgraph_api.graph import get_assistant_id
 from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 from pydantic import SecretStr
@@ -151,6 +149,8 @@ async def create_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Fil
     Raises:
         HTTPException: a run with this context and input would be refused, with the reason.
     """
+    from langgraph_api.auth.custom import SimpleUser  # the server's own, which is imported in a server alone
+
     filters, payload = await own_cron(ctx, value), value["payload"]
     assistant = await _assistant(payload["assistant_id"])
     context = payload.get("context") or assistant["context"]
@@ -218,6 +218,8 @@ async def _agent(value: Any) -> str:
 
 
 async def _assistant(assistant_id: object) -> Any:
+    from langgraph_api.graph import get_assistant_id
+
     try:
         return await get_client(url=None, api_key=None).assistants.get(get_assistant_id(str(assistant_id)))
     except NotFoundError:
