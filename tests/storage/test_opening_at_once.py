@@ -49,7 +49,7 @@ def _exit_codes(processes: int, rounds: Sequence[Mapping[str, Any]]) -> list[int
 
 
 SIZES = [
-    pytest.param(4, 1, id="4 processes"),
+    pytest.param(2, 1, id="2 processes"),
     pytest.param(8, 4, id="8 processes", marks=pytest.mark.thorough),
 ]
 

@@ -24,7 +24,7 @@ from mnemic.storage.embedded.server import EmbeddedPostgres
 from mnemic.storage.opening import set_up_database
 from tests.support.server import Clone, fast_directory
 
-LIMIT = 1.0
+LIMIT = 0.3
 #: What a busy machine may add to the limit; today's wait for the same was ten seconds.
 SLACK = 4.0
 
