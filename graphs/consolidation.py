@@ -6,6 +6,7 @@ from langgraph.graph.state import CompiledStateGraph
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
 from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
+from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
 
@@ -26,7 +27,7 @@ def build_consolidation(
         "collect", lambda state: "write" if state["reflections"] or state["outdated"] else END, ["write", END]
     )
     builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
-    return hide_untracked(builder.compile(name="consolidation", checkpointer=False))
+    return trace_without_contents(hide_untracked(builder.compile(name="consolidation", checkpointer=False)), provide)
 
 
 graph = build_consolidation(from_environment)

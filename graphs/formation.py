@@ -18,6 +18,7 @@ from mnemic.nodes.formation.model_steps import (
 from mnemic.nodes.formation.save import consolidate, save
 from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
+from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 
@@ -59,7 +60,7 @@ def build_formation(
     )
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
-    return formation
+    return trace_without_contents(formation, provide)
 
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.

@@ -6,6 +6,7 @@ from langgraph.graph.state import CompiledStateGraph
 from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
 from mnemic.operations.run.graph import hide_untracked, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
+from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 
@@ -25,7 +26,7 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
         "decide", lambda state: "search" if state["searched"] else "render", ["search", "render"]
     )
     builder.add_edge("search", "render")
-    return hide_untracked(builder.compile(name="recall", checkpointer=False))
+    return trace_without_contents(hide_untracked(builder.compile(name="recall", checkpointer=False)), provide)
 
 
 graph = build_recall(from_environment)

@@ -8,6 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
 from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
+from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
 from mnemic.tools.refinement import refinement_tools
@@ -28,7 +29,7 @@ def build_refinement(
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
     builder.add_conditional_edges("tools", lambda state: "close" if state["ending"] else "agent", ["agent", "close"])
-    return hide_untracked(builder.compile(name="refinement", checkpointer=False))
+    return trace_without_contents(hide_untracked(builder.compile(name="refinement", checkpointer=False)), provide)
 
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.

@@ -13,6 +13,7 @@ from mnemic.graphs.recall import graph as recall_graph
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
 from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
+from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
 from mnemic.state.identity import Identity
@@ -63,7 +64,7 @@ def build_supervisor(
     supervisor = hide_untracked(builder.compile(name="supervisor", checkpointer=checkpointer))
     supervisor.nodes["recall"].subgraphs = [shown(recalls)]
     supervisor.nodes["observe"].subgraphs = [shown(formation)]
-    return supervisor
+    return trace_without_contents(supervisor, provide)
 
 
 def _after_answer(state: SupervisorState) -> str:

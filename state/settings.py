@@ -136,6 +136,10 @@ class Settings(ModelSettings):
     #: The secret that signs the anchors of the audit; whoever can read the database must not have it.
     anchor_key: Key | None = None
 
+    # -- traces
+    #: Whether tracers such as LangSmith's record messages and memories; off, they record names, times and token counts.
+    trace_contents: bool = False
+
     # -- the server
     #: The secret that signs the server's bearer tokens (`mnemic token`). None: development, where everybody is let in.
     server_key: Key | None = None

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
+from mnemic.operations.run.tracing import PrivateTool
 from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
@@ -76,7 +77,9 @@ def make_tool(
             _LOG.warning("the tool %s failed: %s", tool.name, error)
             raise ToolException(NO_LOOP) from None
 
-    return StructuredTool(
+    return PrivateTool(
+        provide=provide,
+        loop=loop,
         name=tool.name,
         description=tool.description,
         args_schema=tool.arguments,

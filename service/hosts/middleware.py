@@ -15,6 +15,7 @@ from langgraph.types import Command
 from mnemic.operations.messages.incoming import require_speaker
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of, session_of
+from mnemic.operations.run.tracing import WITHOUT_CONTENTS
 from mnemic.operations.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.prompts.request import with_memory
 from mnemic.service.conversation import MemoryBase
@@ -57,6 +58,8 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     ) -> None:
         super().__init__()
         self.tools = tools
+        if not memory.resources.settings.trace_contents:
+            self.trace_policy = WITHOUT_CONTENTS
         self._memory = memory
         self._recall, self._observe, self._form, self._several = recall, observe, form, several_speakers
         self._loop = memory.resources.database.loop
