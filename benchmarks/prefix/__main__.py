@@ -11,6 +11,7 @@ system message. Nothing is formed meanwhile, so the standing part stays. Exits w
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=2000, help="of the thread when the measured turns begin")
     pairs = asyncio.run(talked(parser.parse_args().tokens))
+    sys.exit(0 if report(pairs) else 1)
+
+
+def report(pairs: Sequence[Pair]) -> bool:
+    """Print the shares and the gates; True if there are pairs and every gate was kept."""
     kinds = sorted({pair.kind for pair in pairs})
     of_kind = {kind: [pair for pair in pairs if pair.kind == kind] for kind in kinds}
     console = Console(width=140)
@@ -37,7 +43,7 @@ def main() -> None:
         for kind, found in of_kind.items()
     ]
     console.print(gates_table(gates))
-    sys.exit(0 if pairs and all(gate.passes for gate in gates) else 1)
+    return bool(pairs) and all(gate.passes for gate in gates)
 
 
 def _table(of_kind: dict[str, list[Pair]]) -> Table:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.prefix.__main__ import report
 from benchmarks.prefix.shares import pairs_of
 from benchmarks.prefix.talking import talked
 from tests.support.server import Clone
@@ -32,4 +33,5 @@ async def test_nine_tenths_of_a_request_can_be_cached_in_searched_turns_too(clea
     pairs = await talked(2000, database_url=clean_db.service_dsn)
     assert len({pair.kind for pair in pairs}) == 5
     assert min(pair.now for pair in pairs) >= 0.9
+    assert report(pairs)
     assert max(pair.earlier for pair in pairs if pair.kind.endswith("→ searched")) < 0.6
