@@ -103,7 +103,7 @@ async def test_vectors_that_never_arrive_are_not_waited_for(clean_db: Clone) -> 
         model.answer(FACTS, facts(fact("Ana keeps bees.")))
         model.answer_embeddings(stall)
         try:
-            async with scripted_memory(clean_db, model, model_timeout_seconds=0.2) as memory:
+            async with scripted_memory(clean_db, model, model_timeout_seconds=1) as memory:
                 await memory.observe(ANA, turns("I keep bees"))
                 with pytest.raises(EmbeddingError, match="timeout"):
                     await memory.form(ANA)

@@ -1,6 +1,5 @@
 """Models of any kind: given as objects, without structured output, slow, looping, with arguments of their own."""
 
-import asyncio
 import json
 import threading
 from typing import Any
@@ -18,7 +17,8 @@ from mnemic.models.tool_calls import run_answer
 from mnemic.state.errors import ConfigurationError, ModelError
 from mnemic.state.settings import Settings
 from tests.models.test_structured import GOOD, NOTE, Given
-from tests.support.loopback import LoopbackModel, Reply
+from tests.support.deadlines import expiring
+from tests.support.loopback import LoopbackModel, Reply, Request
 
 NOTED = GOOD.model_dump_json()
 OTHER = json.dumps({"text": "An example.", "stars": 5})
@@ -127,16 +127,20 @@ def test_a_base_url_without_a_scheme_is_refused_at_once() -> None:
 # -- time and tries
 
 
-async def test_an_answer_that_does_not_come_ends_at_the_deadline(endpoint: LoopbackModel) -> None:
+async def test_an_answer_that_does_not_come_ends_at_the_deadline(
+    endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     never = threading.Event()
-    endpoint.answer("Note", Reply(content=NOTED, after=never))
-    models = ChatModels(settings(endpoint, model_timeout_seconds=0.5, model_deadline_seconds=0.4))
+    models = ChatModels(settings(endpoint, model_timeout_seconds=30, model_deadline_seconds=40))
+    expire = expiring(monkeypatch, 40)
     waiting = []
 
-    def note() -> None:
+    def arrive(_: Request) -> Reply:
         waiting.extend(models.under_way())
+        expire()
+        return Reply(content=NOTED, after=never)
 
-    asyncio.get_running_loop().call_later(0.2, note)
+    endpoint.answer("Note", arrive)
     try:
         with pytest.raises(ModelError, match=r"timeout: .*MNEMIC_MODEL_DEADLINE_SECONDS"):
             await run_step(NOTE, Given(), models)

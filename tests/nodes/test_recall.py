@@ -28,7 +28,8 @@ from mnemic.state.errors import (
 )
 from mnemic.storage.embedded.postmaster import exclusive
 from mnemic.storage.embedded.server import EmbeddedPostgres
-from tests.support.loopback import LoopbackModel
+from tests.support.deadlines import expiring
+from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
     DECISIONS,
     FACTS,
@@ -315,23 +316,28 @@ async def test_without_the_embedder_the_search_goes_by_text_alone(
 
 
 async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
-    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripted_memory(clean_db, model, recall_timeout_seconds=0.3) as memory:
+    async with scripted_memory(clean_db, model, recall_timeout_seconds=7) as memory:
         await fill(memory, model)
-        answered = threading.Event()
-        model.answer_embeddings(lambda _: answered.wait(timeout=20) and None)
+        answered, expire = threading.Event(), expiring(monkeypatch, 7)
+
+        def arrive(_: Request) -> None:
+            expire()
+            answered.wait(timeout=20)
+
+        model.answer_embeddings(arrive)
         context = await memory.recall(ANA, PAST)
         answered.set()
 
     assert (context["degraded"], BEES in text_of(context["context"])) == ("text_only", True)
-    assert "no answer within 0.3 s" in caplog.text
+    assert "no answer within 7 s" in caplog.text
 
 
 async def test_with_every_connection_in_use_the_turn_goes_without_memory(
     clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scripted_resources(clean_db, model, pool_size=1, recall_timeout_seconds=0.1) as resources:
+    async with scripted_resources(clean_db, model, pool_size=1, recall_timeout_seconds=0.5) as resources:
         memory = Mnemic(resources)
         await fill(memory, model)
         async with resources.database.scoped(ANA):
@@ -353,7 +359,7 @@ async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_mem
     clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="mnemic")
-    async with scripted_memory(clean_db, model, recall_timeout_seconds=0.2, lock_timeout_seconds=20) as memory:
+    async with scripted_memory(clean_db, model, recall_timeout_seconds=0.5, lock_timeout_seconds=20) as memory:
         await fill(memory, model)
         with clean_db.as_superuser() as connection, connection.transaction():
             connection.execute("lock table mnemic.entries")

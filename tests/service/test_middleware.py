@@ -385,5 +385,5 @@ async def test_work_asked_for_on_another_loop_is_done_on_the_one_that_opened_it(
         await work.finish("work")
 
     async with background() as work:
-        await asyncio.wait_for(asyncio.to_thread(asyncio.run, elsewhere(work)), 5)
+        await asyncio.wait_for(asyncio.to_thread(asyncio.run, elsewhere(work)), 30)
     assert loops == [asyncio.get_running_loop()]

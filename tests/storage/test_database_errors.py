@@ -121,7 +121,8 @@ async def test_a_closed_database_says_so(clean_db: Clone) -> None:
 
 
 ANA = identity("ana", session="s1")
-LIMITS = {"recall_timeout_seconds": 0.1, "statement_timeout_seconds": 0.1, "pool_size": 1}
+#: Long enough for a statement on a busy machine.
+LIMITS = {"recall_timeout_seconds": 0.5, "statement_timeout_seconds": 0.5, "pool_size": 1}
 #: Only to end a test that hangs.
 FOREVER = 30
 

@@ -195,7 +195,7 @@ async def test_a_saver_is_used_by_many_calls_at_once_without_waiting_for_itself(
             superuser.execute("lock table mnemic.supervisor_checkpoints in access exclusive mode")
             slow = asyncio.create_task(answering(saver).ainvoke(said("two"), at("u")))
             await asyncio.sleep(0.05)
-            found = await asyncio.wait_for(saver.aget_tuple(at("t")), 5)
+            found = await asyncio.wait_for(saver.aget_tuple(at("t")), 30)
             assert found
             assert not slow.done()
         assert words(await slow) == ["two", "Heard two"]
