@@ -63,6 +63,8 @@ class Failure(NamedTuple):
     is_refused: bool
     #: Whether it may pass by itself.
     passes: bool
+    #: Whether a setting is wrong, so that no request succeeds until it is corrected.
+    is_misconfigured: bool
 
 
 class _Kind(NamedTuple):
@@ -71,13 +73,16 @@ class _Kind(NamedTuple):
     status: int
     advice: str
     passes: bool = False
+    is_misconfigured: bool = False
 
 
 _SERVER = _Kind("server error", (provider.ModelAPIError,), 0, "the server failed: look at its log, or wait", True)
 _REQUEST = _Kind("request refused", (provider.ModelInvalidRequestError,), 0, "")
 _QUOTA = _Kind("quota used up", (), 402, "top the account up, or set another key ({key})")
-_PATH = _Kind("nothing at this path", (), 405, "correct {address}: for most servers it ends in /v1")
-_MODEL = _Kind("unknown model", (), 0, "correct {setting}")
+_PATH = _Kind(
+    "nothing at this path", (), 405, "correct {address}: for most servers it ends in /v1", is_misconfigured=True
+)
+_MODEL = _Kind("unknown model", (), 0, "correct {setting}", is_misconfigured=True)
 #: By the exceptions of langchain-core and Python or by the HTTP status: the first that fits.
 _KINDS: Final = (
     _Kind("rate limit", (provider.ModelRateLimitError,), 429, "wait, or use a key that may ask for more ({key})", True),
@@ -88,9 +93,17 @@ _KINDS: Final = (
     ),
     _Kind("no connection", (provider.ModelConnectionError, OSError), 0, "start the server, or correct {address}", True),
     _SERVER,
-    _Kind("key refused", (provider.ModelAuthenticationError,), 401, "correct {key}"),
-    _Kind("permission denied", (provider.ModelPermissionDeniedError,), 403, "use another key ({key}) or {setting}"),
-    _Kind("unknown model or path", (provider.ModelNotFoundError,), 404, "correct {setting} or {address}"),
+    _Kind("key refused", (provider.ModelAuthenticationError,), 401, "correct {key}", is_misconfigured=True),
+    _Kind(
+        *("permission denied", (provider.ModelPermissionDeniedError,), 403),
+        "use another key ({key}) or {setting}",
+        is_misconfigured=True,
+    ),
+    _Kind(
+        *("unknown model or path", (provider.ModelNotFoundError,), 404),
+        "correct {setting} or {address}",
+        is_misconfigured=True,
+    ),
     _Kind(
         *("input too long", (provider.ContextOverflowError,), 413),
         "use a model that takes more ({setting}), or smaller batches (MNEMIC_FORMATION_BATCH_TOKENS)",
@@ -102,6 +115,7 @@ _KINDS: Final = (
     _Kind(
         *("an answer that is not of the protocol", (TypeError, ValueError, AttributeError, LookupError), 0),
         "correct {address}: what answers there is no such API",
+        is_misconfigured=True,
     ),
 )
 
@@ -117,6 +131,7 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
         endpoint.fill(kind.advice),
         is_refused or status in _REFUSED or code in _CONTENT_CODES,
         kind.passes,
+        kind.is_misconfigured,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
+from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.recall import read_standing, search_setup, warn_of_other_vectors
 from mnemic.operations.recall import search as search_memories
@@ -140,8 +141,11 @@ async def _vector(resources: Resources, question: str) -> Vector | None:
     limit = settings.pool_timeout_seconds if resources.embedder.local else settings.recall_timeout_seconds
     try:
         async with asyncio.timeout(limit):
-            return (await resources.embedder.embed([question]))[0]
+            (vector,) = await embed_each(resources.embedder, [question])
+        problem = "the model refuses it"
     except (EmbeddingError, TimeoutError) as error:
-        problem = error if isinstance(error, EmbeddingError) else f"no answer within {limit:g} s"
+        vector = None
+        problem = str(error) if isinstance(error, EmbeddingError) else f"no answer within {limit:g} s"
+    if vector is None:
         _LOG.warning("the question has no vector, so a search goes by text alone: %s", problem)
-        return None
+    return vector

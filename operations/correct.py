@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.governance.retention import FORGETTING, PROTECTED, known_memories, require_known
 from mnemic.operations.remember import (
     REMEMBERING,
@@ -60,7 +61,7 @@ async def correct(
         NotCorrectedError: it is protected, closed, a consolidation, absorbed in one, or shared while the text may not
             be; or the session has had as many remembered or forgotten as it may today.
         CategoryRefusedError: the role has no allowlist, or may not write into this category.
-        EmbeddingError: the text could not be embedded; nothing was written.
+        EmbeddingError: a setting of the embedder is wrong; nothing was written.
         ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
     """
     allowlist = resources.categories.of_role(identity.role)
@@ -72,7 +73,8 @@ async def correct(
         return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
     now = resources.now(identity)
     new = await _successor(resources, identity, old, text, now, conversation)
-    vectors = await resources.embedder.embed([new.search_text]) if new.kind in memories.INDEXED else []
+    texts = [new.search_text] if new.kind in memories.INDEXED else []
+    vectors = await embed_to_store(resources, texts, is_awaited=True)
 
     async def act(scoped: ScopedTransaction) -> Corrected:
         await scoped.begin_operation(_REASON)

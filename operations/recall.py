@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
+from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.governance.retention import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
@@ -13,7 +15,7 @@ from mnemic.policy.recall.delta import bullets
 from mnemic.policy.recall.scoring import SearchSetup, branch_weights, ranked, ranking_context, reciprocal
 from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
 from mnemic.prompts.memory_context import dated_text, memory_line
-from mnemic.state.errors import EmbeddingError, InvalidInputError
+from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryQuery, Updates
@@ -115,7 +117,8 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     Raises:
         CategoryRefusedError: a category is not on the role's allowlist, or the role has none.
         InvalidInputError: the question says nothing.
-        EmbeddingError: the question could not be embedded; a search by text without a threshold needs no embedder.
+        EmbeddingError: the model could not be used, or refuses the question of a search by meaning or with a threshold.
+            A hybrid search goes on by text if the question is refused; a search by text needs no embedder.
         DatabaseUnavailableError: the database cannot be had in time.
     """
     categories = resources.categories.requested(identity.role, request.categories)
@@ -127,10 +130,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         raise InvalidInputError("a search needs a question that says something")
     vector = None
     if request.search_type != "text" or request.threshold is not None:
-        try:
-            (vector,) = await resources.embedder.embed([request.query])
-        except EmbeddingError as error:
-            raise EmbeddingError(f'{error}; search_type="text" searches without the embedder') from None
+        vector = await _question_vector(resources, request)
     allowed = resources.categories.of_role(identity.role).categories
     setup = search_setup(resources, resources.settings)
     async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
@@ -141,6 +141,20 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         found = fit(found, tokens=lambda item: count_tokens(result_line(item, request)), budget=request.budget_tokens)
     resources.note_uses(identity, found)
     return found
+
+
+async def _question_vector(resources: Resources, request: MemoryQuery) -> Vector | None:
+    """Return the vector of the question, or None if the model refuses it and the request can go by text."""
+    hint = 'search_type="text" searches without the embedder'
+    try:
+        (vector,) = await embed_each(resources.embedder, [request.query])
+    except EmbeddingError as error:
+        raise EmbeddingError(f"{error}; {hint}") from None
+    if vector is None:
+        if request.search_type == "semantic" or request.threshold is not None:
+            raise EmbeddingInputError(f"{resources.embedder.name} refuses this question; {hint}")
+        _LOG.warning("the model refuses the question, so the search goes by text alone")
+    return vector
 
 
 def result_line(found: Found, request: MemoryQuery) -> str:

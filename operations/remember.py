@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.agent_settings import agent_settings
+from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related
 from mnemic.operations.messages.transcript import group_names
@@ -56,7 +57,7 @@ async def remember(
     Raises:
         CategoryRefusedError: the role may not write into this category.
         InvalidInputError: the text is not written as a memory has to be; the message says how.
-        EmbeddingError: it could not be embedded; nothing was written.
+        EmbeddingError: a setting of the embedder is wrong; nothing was written.
     """
     allowlist, writable = resources.categories.of_role(identity.role), resources.categories.writable(identity.role)
     if request.category not in writable:  # nobody writes where they may not look
@@ -90,7 +91,7 @@ async def remember_procedure(
     Raises:
         CategoryRefusedError: the role has no allowlist.
         InvalidInputError: the title or a step says nothing, or the whole is too long.
-        EmbeddingError: it could not be embedded; nothing was written.
+        EmbeddingError: a setting of the embedder is wrong; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
     draft = Draft(request.scope, checked_procedure(request), _PROCEDURAL, private=False)
@@ -146,10 +147,11 @@ async def _store(
 
     Raises:
         InvalidInputError: the agent has that half of memory switched off.
-        EmbeddingError: it could not be embedded; nothing was written.
+        EmbeddingError: a setting of the embedder is wrong; nothing was written.
     """
     kind = new.kind
-    vectors = await resources.embedder.embed([new.search_text]) if kind in memories.INDEXED else []
+    texts = [new.search_text] if kind in memories.INDEXED else []
+    vectors = await embed_to_store(resources, texts, is_awaited=True)
 
     async def act(scoped: ScopedTransaction) -> Remembered:
         await scoped.begin_operation("remember_procedure" if kind == "procedure" else "remember")
@@ -168,7 +170,7 @@ async def store_unless_known(
     resources: Resources,
     scoped: ScopedTransaction,
     new: NewMemory,
-    vectors: Sequence[Vector],
+    vectors: Sequence[Vector | None],
     *,
     instead_of: UUID | None = None,
 ) -> Remembered:

@@ -16,6 +16,7 @@ from mnemic.graphs.formation import build_formation
 from mnemic.graphs.recall import build_recall
 from mnemic.graphs.refinement import build_refinement
 from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
+from mnemic.operations import embedding
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
@@ -28,7 +29,7 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity
 from mnemic.state.query import BudgetTokens
-from mnemic.state.records import Observed
+from mnemic.state.records import FilledVectors, Observed
 from mnemic.state.refinement import Refinement, RefinementResult
 
 
@@ -148,7 +149,8 @@ class Conversation(MemoryBase):
             retry: what was set aside, and nothing else.
 
         Raises:
-            ModelError: the model or the embedder failed; the messages stay pending, as after any error.
+            ModelError: the model failed, or a setting of the embedder is wrong; the messages stay pending, as after
+                any error.
             ConcurrentChangeError: other runs were faster, time and again.
             DatabaseUnavailableError: the database cannot be had in time.
             InvalidInputError: no session in the identity.
@@ -166,6 +168,19 @@ class Conversation(MemoryBase):
             InvalidInputError: no session in the identity.
         """
         form_later(self.resources, self.graphs.formation, identity)
+
+    @check_arguments
+    async def embed_pending(self, identity: AnyIdentity) -> FilledVectors:
+        """Fill the vectors of the identity's memories and messages that were stored without one.
+
+        A text is stored without a vector if the embedder refuses it or does not answer. It is found by its words until
+        then. A formation does the same in the background, after growing pauses; this method does not wait for them.
+
+        Raises:
+            EmbedderUnavailableError: the embedder does not answer; what was filled stays.
+            EmbeddingError: a setting of the embedder is wrong.
+        """
+        return await embedding.embed_pending(self.resources, identity, force=True)
 
     @check_arguments
     async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:

@@ -148,7 +148,7 @@ class ExplicitMemory(MemoryBase):
         Raises:
             CategoryRefusedError: the role may not write into this category.
             InvalidInputError: the content is not written as a memory has to be, or a value cannot be used.
-            EmbeddingError: it could not be embedded; nothing was written.
+            EmbeddingError: a setting of the embedder is wrong; nothing was written.
         """
         request = {
             "content": content,
@@ -169,7 +169,7 @@ class ExplicitMemory(MemoryBase):
         Raises:
             CategoryRefusedError: the role has no allowlist.
             InvalidInputError: a title or steps that say nothing, more than 20 steps, or a value that cannot be used.
-            EmbeddingError: it could not be embedded; nothing was written.
+            EmbeddingError: a setting of the embedder is wrong; nothing was written.
         """
         request = validate(ProcedureRequest, {"title": title, "steps": steps, "scope": scope}, strict=None)
         return await remember_procedure(self.resources, identity, request)
@@ -191,7 +191,7 @@ class ExplicitMemory(MemoryBase):
             NotCorrectedError: it is protected, closed, absorbed or a consolidation, or shared while the content may not
                 be; or the session has had enough forgotten and corrected today.
             CategoryRefusedError: the role has no allowlist, or may not write into this category.
-            EmbeddingError: it could not be embedded; nothing was written.
+            EmbeddingError: a setting of the embedder is wrong; nothing was written.
             ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
         """
         return await correct(self.resources, identity, to_uuid(memory_id), content)

@@ -159,8 +159,12 @@ class EmbeddingError(ModelError):
     """The embedding model did not return one usable vector for each text."""
 
 
-class EmbeddingInputError(EmbeddingError, ModelOutputError):
-    """The embedding model refused these texts, and will refuse them again; the messages stay pending."""
+class EmbeddingInputError(EmbeddingError):
+    """The embedding model refused these texts, or returned no usable vector for one of them."""
+
+
+class EmbedderUnavailableError(EmbeddingError):
+    """The embedding model does not answer for now; texts are stored without vectors, which are filled later."""
 
 
 class ConcurrentChangeError(MnemicError):

@@ -147,9 +147,9 @@ class FormationState(FormationInput, FormationOutput, total=False):
     max_facts: Annotated[int, UntrackedValue]
     #: Memories that may be stored of a turn, and then count on its user's day. None: it is none.
     max_writes: Annotated[int | None, UntrackedValue]
-    #: Facts on their way to be stored, and their vectors by id.
+    #: Facts on their way to be stored, and their vectors by id; None for a fact that has to wait for its vector.
     facts: Annotated[list[NewMemory], UntrackedValue]
-    vectors: Annotated[dict[UUID, list[float]], UntrackedValue]
+    vectors: Annotated[dict[UUID, list[float] | None], UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
     #: What a decision is needed on: by the id of a new fact, the stored ones that it may change.

@@ -146,6 +146,28 @@ class IndexedText(NamedTuple):
     vector: Sequence[float] | None = None
 
 
+class PendingText(NamedTuple):
+    """A memory, or a message of which one piece is meant, that waits for its vector."""
+
+    item_id: UUID
+    piece: int
+    kind: str
+    #: Of a message its author.
+    subject: str
+    content: str
+    dated: datetime
+    content_hash: UUID
+
+
+class FilledVectors(NamedTuple):
+    """Counts of vectors that were filled later."""
+
+    #: Vectors that were stored.
+    embedded: int
+    #: Entries that still wait for a vector and are found by their words alone.
+    pending: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScopeSettings:
     """What a scope key overrides; None means the general setting."""

@@ -74,15 +74,19 @@ async def check(database: Database) -> list[Finding]:
 
 
 async def check_vectors(database: Database, embedder: str) -> Finding:
-    """Whether the embedder in use made all vectors; those of another one are no fault, and are found by words alone.
+    """Whether the embedder in use made all vectors. Entries of another embedder, or without a vector, are no fault.
 
     Args:
         embedder: its name, which lacks the length where that is known from the first vectors on.
     """
     async with database.catalog() as connection:
-        stored = await (await connection.execute(_SQL["vectors"])).fetchall()
-    others = [f"{count:,} of {model}" for model, count in stored if not f"{model}:".startswith(f"{embedder}:")]
+        rows = await (await connection.execute(_SQL["vectors"])).fetchall()
+    stored: dict[str, int] = dict(rows)
+    pending = stored.pop("", 0)
+    others = [f"{count:,} of {model}" for model, count in stored.items() if not f"{model}:".startswith(f"{embedder}:")]
     note = f"not of {embedder}, so found by words alone: {', '.join(others)}" if others else f"all of {embedder}"
+    if pending:
+        note += f"; without a vector, so found by words alone until `mnemic embed` or a formation: {pending:,}"
     return Finding("vectors", ok=True, note=note)
 
 

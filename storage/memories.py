@@ -166,9 +166,14 @@ async def living(
 
 
 async def similar(
-    scoped: ScopedTransaction, scope_keys: Sequence[str], vectors: Sequence[Sequence[float]], *, model: str, most: int
+    scoped: ScopedTransaction,
+    scope_keys: Sequence[str],
+    vectors: Sequence[Sequence[float] | None],
+    *,
+    model: str,
+    most: int,
 ) -> list[SimilarFact]:
-    """The nearest living facts of each new fact's own scope key, in one statement."""
+    """The nearest living facts of each new fact's own scope key, in one statement; none for a fact without a vector."""
     values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": most}
     return await scoped.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
 
@@ -177,7 +182,7 @@ async def candidates(
     scoped: ScopedTransaction,
     facts: Sequence[NewMemory],
     scope_keys: Sequence[Sequence[str]],
-    vectors: Sequence[Sequence[float]],
+    vectors: Sequence[Sequence[float] | None],
     *,
     model: str,
     most: int,
@@ -189,6 +194,7 @@ async def candidates(
 
     Args:
         scope_keys: for each new fact those in which it may change anything.
+        vectors: of the new facts; a fact without one is compared by words and subject alone.
         most: candidates a fact.
     """
     given = [

@@ -41,8 +41,9 @@ class Embedder(Protocol):
         """One unit vector for each text, in order.
 
         Raises:
-            EmbeddingInputError: the model refused these texts, and will again.
-            EmbeddingError: the model could not be used, or a vector is missing, of another length, zero or not finite.
+            EmbeddingInputError: the model refused these texts, or a vector is missing, zero or not finite.
+            EmbedderUnavailableError: the model does not answer for now.
+            EmbeddingError: a setting is wrong, such as the key, the model or the length of its vectors.
         """
 
 

@@ -9,7 +9,7 @@ from mnemic.models.chat import name_of, openai_endpoint
 from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.models.failures import Endpoint, failure_of, stated, tries
 from mnemic.policy.formation.bands import Bands
-from mnemic.state.errors import EmbeddingError, EmbeddingInputError
+from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.model_settings import MAX_DIMENSIONS
 from mnemic.state.settings import Settings
 
@@ -48,8 +48,9 @@ class RemoteEmbedder:
         """One unit vector for each text, in order.
 
         Raises:
-            EmbeddingInputError: the endpoint refused these texts.
-            EmbeddingError: the endpoint could not be used or did not return one usable vector for each text.
+            EmbeddingInputError: the endpoint refused these texts or did not return one usable vector for each.
+            EmbedderUnavailableError: the endpoint does not answer for now.
+            EmbeddingError: a setting is wrong, such as the key, the model or the length of its vectors.
         """
         if not texts:
             return []
@@ -65,7 +66,8 @@ class RemoteEmbedder:
                 f"{self.name} refused these texts: {stated(failure)}. A wrong model or number of dimensions looks the "
                 "same: check MNEMIC_EMBEDDER and MNEMIC_EMBEDDER_DIMENSIONS if every text is refused"
             )
-        raise EmbeddingError(f"{self.name} could not be used: {stated(failure)}")
+        problem = f"{self.name} could not be used: {stated(failure)}"
+        raise EmbeddingError(problem) if failure.is_misconfigured else EmbedderUnavailableError(problem)
 
     async def _vectors(self, texts: list[str]) -> list[list[float]]:
         raise NotImplementedError

@@ -11,6 +11,7 @@ from typing import TypeVar
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
+from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
 from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
@@ -56,10 +57,11 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     """Drops new facts that are known word for word, relates the others, and gathers what a decision is needed on.
 
     One embedding batch, one query. What the transaction may see and the run may change is asked for, in whatever words.
+    Facts without a vector are compared by words and subject alone.
     """
     identity = identity_of(runtime)
     facts, batch, settings = state["facts"], state["batch"], resources.settings
-    vectors = await resources.embedder.embed([fact.search_text for fact in facts])
+    vectors = await embed_to_store(resources, [fact.search_text for fact in facts])
     keys, model = changeable_keys(facts, _resolver(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
     async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.models.embedders.vectors import Vector
+from mnemic.operations.embedding import embed_later, embed_to_store
 from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
@@ -28,14 +30,17 @@ from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, Formati
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
-from mnemic.storage import inbox, leases, memories, scopes
+from mnemic.storage import embeddings, inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 
 
 async def save(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
-    """One embedding batch for what has no vector yet, then one transaction: all of it, or nothing."""
+    """One embedding batch for what has no vector yet, then one transaction: all of it, or nothing.
+
+    Vectors that earlier runs could not get are filled afterwards, in the background.
+    """
     identity = identity_of(runtime)
     settings = resources.settings.overridden(state["overrides"])
     batch, run = state["batch"], runtime.execution_info
@@ -48,7 +53,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
     run_id, others = run.run_id if run else None, brought_by(batch)
 
-    async def act(scoped: ScopedTransaction) -> FormationState:
+    async def act(scoped: ScopedTransaction) -> tuple[FormationState, bool]:
         op_id = await scoped.begin_operation("formation", run_id=run_id, meta={"brought_by": others} if others else {})
         await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
         stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
@@ -63,10 +68,18 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         due = await _due(scoped, settings, resources.categories.personal)
         await leases.finish(scoped, state["lease"])
         kinds: dict[str, int] = dict(Counter(memory.kind for memory in new if memory.id in stored))
-        return {"stored": kinds, "superseded": superseded, "unaccounted": len(batch) - len(accounted_for), "due": due}
+        counts: FormationState = {
+            "stored": kinds,
+            "superseded": superseded,
+            "unaccounted": len(batch) - len(accounted_for),
+        }
+        return {**counts, "due": due}, await embeddings.are_due(scoped)
 
     keys = [scope_key("user", user) for user in speakers(batch)]
-    return await resources.database.write(identity, act, also=keys)
+    update, has_pending_vectors = await resources.database.write(identity, act, also=keys)
+    if has_pending_vectors:
+        embed_later(resources, identity, also=keys)
+    return update
 
 
 async def _supersede(
@@ -105,8 +118,8 @@ def _kept(
 
 
 async def _embed(
-    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Sequence[float]], kept: Sequence[Message]
-) -> tuple[dict[UUID, Sequence[float]], list[IndexedText]]:
+    resources: Resources, new: Sequence[NewMemory], known: Mapping[UUID, Vector | None], kept: Sequence[Message]
+) -> tuple[dict[UUID, Vector | None], list[IndexedText]]:
     """In one batch; each piece of a long message stands alone: dated, and with the speaker's name."""
     missing = [memory for memory in new if memory.id not in known]
     texts = [
@@ -115,7 +128,7 @@ async def _embed(
         for number, piece in enumerate(pieces(message.content))
     ]
     wanted = [memory.search_text for memory in missing] + [text.text for text in texts]
-    made = iter(await resources.embedder.embed(wanted) if wanted else [])
+    made = iter(await embed_to_store(resources, wanted))
     vectors = {**known, **{memory.id: next(made) for memory in missing}}
     return vectors, [text._replace(vector=next(made)) for text in texts]
 

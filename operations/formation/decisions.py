@@ -32,7 +32,7 @@ _MIN_CLOSINGS: Final = 3
 
 def compare_facts(
     facts: Sequence[NewMemory],
-    vectors: Sequence[Sequence[float]],
+    vectors: Sequence[Sequence[float] | None],
     stored: Sequence[SimilarFact],
     bands: Bands,
     settings: Settings,
@@ -44,7 +44,7 @@ def compare_facts(
 
     Args:
         facts: the new ones.
-        vectors: theirs, of length 1.
+        vectors: theirs, of length 1; None for a fact that has to wait for its vector.
         stored: what each may change, the likeliest first.
         bands: of the embedder.
         settings: how many relations a fact gets, and from which similarity on.
@@ -69,7 +69,11 @@ def compare_facts(
         "facts": fresh,
         "repeated": len(dropped),
         "repeats": repeats,
-        "vectors": {fact.id: [*vector] for fact, vector in zip(facts, vectors, strict=True) if fact.id not in dropped},
+        "vectors": {
+            fact.id: None if vector is None else [*vector]
+            for fact, vector in zip(facts, vectors, strict=True)
+            if fact.id not in dropped
+        },
         "candidates": _without(candidates, set()),
     }
 
@@ -93,11 +97,11 @@ def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tu
     return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
-def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]) -> list[list[SimilarFact]]:
+def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float] | None]) -> list[list[SimilarFact]]:
     """For each fact those before it, as if they were stored."""
     found: list[list[SimilarFact]] = [[] for _ in facts]
     for earlier, place in combinations(range(len(facts)), 2):
-        fact = facts[earlier]
+        fact, vector, later = facts[earlier], vectors[earlier], vectors[place]
         found[place].append(
             SimilarFact(
                 place=place,
@@ -110,7 +114,7 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float]]
                 protected=False,
                 private=fact.private,
                 importance=fact.importance,
-                similarity=sum(map(mul, vectors[earlier], vectors[place])),
+                similarity=sum(map(mul, vector, later)) if vector and later else 0,
             )
         )
     return found

@@ -11,6 +11,8 @@ from datetime import date
 from typing import Final
 from uuid import UUID
 
+from mnemic.models.embedders.vectors import Vector
+from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
 from mnemic.policy.refinement import lost_words, merged_category
 from mnemic.policy.text.kept import missing_details
@@ -74,13 +76,13 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
 
     Raises:
         RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
-        EmbeddingError: the new words could not be embedded; nothing was written.
+        EmbeddingError: a setting of the embedder is wrong; nothing was written.
     """
     text, shown = _require_text(content), session.shown.get(id)
     vector = None
     if shown and shown.kind in memories.INDEXED and not shown.protected:
         # before the operation, which holds a connection
-        (vector,) = await session.resources.embedder.embed([search_text(shown.valid_from, shown.subject, text)])
+        (vector,) = await embed_to_store(session.resources, [search_text(shown.valid_from, shown.subject, text)])
 
     async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], list[int]]:
         (entry,) = editor.require_editable(id, may_be_consolidation=True)
@@ -218,11 +220,11 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     if counts:
         journals.append(_journal(session, row, _journal_text(row, after, counts.get("PROTECT", 0), ended, summary)))
     model = session.resources.embedder
+    made: list[Vector | None] = []
     try:
-        made = await model.embed([journal.search_text for journal in journals]) if journals else []
+        made = await embed_to_store(session.resources, [journal.search_text for journal in journals])
     except EmbeddingError as error:
         _LOG.warning("the journal of a refinement is found by its words alone: %s", error)
-        made = []
     vectors = dict(zip([journal.id for journal in journals], made, strict=False))
 
     async def act(scoped: ScopedTransaction) -> None:

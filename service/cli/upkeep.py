@@ -1,4 +1,4 @@
-"""`mnemic correct`, `erase`, `purge`, `protect` and `unprotect`; `refine` and `refinements`, in figures alone."""
+"""`mnemic correct`, `embed`, `erase`, `purge`, `protect`, `unprotect`; `refine` and `refinements`, in figures alone."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
@@ -66,6 +66,17 @@ async def correct(
     async with Mnemic.open() as memory:
         done = await memory.correct(person(agent, user, group, session), memory_id, content)
     report(done, [plain(correct_answer(done))], as_json=as_json)
+
+
+async def embed(
+    agent: Agent, user: User, group: Groups = None, session: Session = None, as_json: AsJson = False
+) -> None:
+    """Embed what was stored without a vector; the exit code is 1 if some of it still has none."""
+    async with Mnemic.open() as memory:
+        embedded, pending = await memory.embed_pending(person(agent, user, group, session))
+    line = f"vectors stored: {embedded}, still without: {pending}"
+    report({"embedded": embedded, "pending": pending}, [plain(line)], as_json=as_json)
+    exit_if_wrong(pending, "the embedder refuses these texts; they are found by their words alone")
 
 
 async def erase(

@@ -92,8 +92,9 @@ update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %
 
 -- index_messages --
 -- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.
-insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv)
+insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv, embed_after)
 select %(agent_id)s, m.scope_key, m.id, e.piece, 'message', 'message',
-       case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', e.text)
+       case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', e.text),
+       case when e.vec is null then embedding_due(0::smallint) end
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(texts)s::text[], %(vectors)b::halfvec[]) as e(id, piece, text, vec)
  cross join lateral (select id, scope_key from messages where agent_id = %(agent_id)s and id = e.id offset 0) as m;

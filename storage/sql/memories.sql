@@ -18,10 +18,10 @@ with given as (
     on conflict do nothing
     returning id, scope_key, kind, category
 ), indexed as (
-    insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, living)
+    insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, living, embed_after)
     select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
            case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector('english', g.search_text),
-           searchable(s.kind, 'active')
+           searchable(s.kind, 'active'), case when g.vec is null then embedding_due(0::smallint) end
       from stored s join given g using (id) where s.kind = any(%(indexed_kinds)s)
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
@@ -246,7 +246,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
            select item_id, distance, 1.0 / (5 + row_number() over (order by distance)) as score from (
                   select item_id, vec <=> n.vec as distance from entries
                    where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = any(n.scope_keys)
-                     and model = %(model)s and living and kind = 'fact'
+                     and model = %(model)s and living and kind = 'fact' and n.vec is not null
                    order by distance limit 5 * %(most)s) as nearest/*more*/
            union all
            select item_id, null, 1.0 / (5 + rank() over (order by ts_rank(tsv, n.words) desc))

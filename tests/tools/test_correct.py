@@ -167,7 +167,7 @@ async def test_a_text_that_cannot_be_kept_and_a_category_that_the_role_may_not_w
     await memory.configure_agent(ANA, rag=False)
     assert "rag" in (await refusal(memory, old))[1]
     await memory.configure_agent(ANA, rag=None)
-    model.answer_embeddings(500)
+    model.answer_embeddings(401)
     with pytest.raises(EmbeddingError):
         await memory.correct(ANA, old, FIFTY)
     assert [row.content for row in await memory.memories(ANA)] == [FORTY]

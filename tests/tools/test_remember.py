@@ -180,10 +180,10 @@ async def test_without_a_user_there_is_nobody_to_remember_it_for(memory: Mnemic)
         await memory.remember(identity(None, session="s1"), BEES, category="activity")
 
 
-async def test_an_embedder_that_fails_leaves_nothing_behind(
+async def test_an_embedder_with_a_refused_key_leaves_nothing_behind(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    model.answer_embeddings(500)
+    model.answer_embeddings(401)
     with pytest.raises(EmbeddingError):
         await memory.remember(ANA, BEES, category="activity")
     assert (await call(memory, ANA, "remember", content=BEES, category="activity")).status == "error"

@@ -35,8 +35,13 @@ language sql stable set search_path = mnemic, pg_temp as $$
            || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
 $$;
 
--- Whose vectors the database holds, over all agents: names of embedders and counts.
+-- When to ask for a vector that was refused so often: a minute later, then four times as long each time, up to a day.
+create function embedding_due(refusals smallint) returns timestamptz
+language sql volatile
+return clock_timestamp() + least(interval '1 day', interval '1 minute' * 4.0 ^ least(refusals, 6));
+
+-- Whose vectors the database holds, over all agents: names of embedders and counts; '' counts entries without a vector.
 create function vector_models() returns table (model text, vectors bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select e.model, count(*) from entries e where e.living and e.model <> '' group by e.model order by 2 desc, 1
+    select e.model, count(*) from entries e where e.living group by e.model order by 2 desc, 1
 $$;

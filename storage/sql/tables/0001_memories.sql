@@ -181,7 +181,8 @@ create table sources (
 );
 create index sources_message on sources (agent_id, message_id);
 
--- The only table that is searched. model is '' and vec null while an embedding is pending.
+-- The only table that is searched. model is '' and vec null while an embedding is pending: it is asked for again after
+-- embed_after, and the wait grows with the number of refusals.
 create table entries (
     agent_id   text not null,
     scope_key  text not null,
@@ -190,15 +191,18 @@ create table entries (
     kind       text not null,
     category   text not null,
     model      text not null,
+    refusals   smallint not null default 0,
+    living     boolean not null default true,
     vec        halfvec check (l2_norm(vec) > 0),
     tsv        tsvector not null,
-    living     boolean not null default true,
+    embed_after  timestamptz,
     primary key (agent_id, item_id, model, piece),
     check ((model = '') = (vec is null))
 );
 -- Scope first, exact: with the vector in the index a search is one index-only scan, 0.5 ms per 1,000 rows, recall 1.0.
 -- There is no approximate index (half the results lost under a scoped search) and no GIN (ignored under row security).
 create index entries_scope on entries (agent_id, scope_key, model) include (item_id, kind, category, vec) where living;
+create index entries_pending on entries (agent_id, scope_key) where model = '';
 
 create table token_usage (
     agent_id       text not null references agents,

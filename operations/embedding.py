@@ -1,0 +1,106 @@
+"""Vectors of what is stored: at once if the embedding model can be had, else later. No caller waits for an outage."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders.vectors import Vector
+from mnemic.operations.run.resources import Resources
+from mnemic.policy.text.shape import pieces, search_text
+from mnemic.state.errors import EmbedderUnavailableError, MnemicError
+from mnemic.state.identity import Identity
+from mnemic.state.records import FilledVectors, PendingText
+from mnemic.storage import embeddings
+
+_LOG = logging.getLogger("mnemic")
+#: Texts of one batch, between two transactions.
+BATCH_SIZE: Final = 100
+
+
+async def embed_to_store(
+    resources: Resources, texts: Sequence[str], *, is_awaited: bool = False
+) -> list[Vector | None]:
+    """Return one vector for each text, in order, or None for a text that is stored without a vector.
+
+    A text without a vector is found by its words. `embed_pending` fills its vector later.
+
+    Args:
+        is_awaited: a caller waits for the write, so that the model has less time.
+
+    Raises:
+        EmbeddingError: a setting of the embedder is wrong.
+    """
+    settings = resources.settings
+    limit = settings.pool_timeout_seconds if is_awaited else settings.answer_seconds
+    problem = (
+        f"{resources.embedder.name} refuses them. If it refuses every text, check MNEMIC_EMBEDDER and "
+        "MNEMIC_EMBEDDER_DIMENSIONS"
+    )
+    try:
+        vectors = await _embed_within(resources, texts, limit)
+    except EmbedderUnavailableError as error:
+        vectors, problem = [None] * len(texts), str(error)
+    if missing := sum(vector is None for vector in vectors):
+        _LOG.warning(
+            "%d of %d texts are stored without a vector and found by words alone: %s", missing, len(texts), problem
+        )
+    return vectors
+
+
+async def embed_pending(
+    resources: Resources, identity: Identity, *, also: Sequence[str] = (), force: bool = False
+) -> FilledVectors:
+    """Fill the vectors of entries that were stored without one, the longest waiting first, batch by batch.
+
+    Each batch is claimed in one transaction and filled in another, so that no connection waits for the model. A text
+    that the model refuses again waits longer each time, up to a day.
+
+    Args:
+        also: further scope keys, as of `Database.scoped`.
+        force: entries that have to wait are embedded, too.
+
+    Raises:
+        EmbedderUnavailableError: the model does not answer; the rest waits as before.
+        EmbeddingError: a setting of the embedder is wrong.
+    """
+    write = partial(resources.database.write, identity, also=also)
+    if force:
+        await write(embeddings.make_due)
+    embedded = 0
+    while claimed := await write(partial(embeddings.claim, most=BATCH_SIZE)):
+        texts = [_text(row) for row in claimed]
+        vectors = await _embed_within(resources, texts, resources.settings.answer_seconds)
+        fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
+        embedded += await write(fill)
+    return FilledVectors(embedded, await write(embeddings.count_pending))
+
+
+def embed_later(resources: Resources, identity: Identity, *, also: Sequence[str]) -> None:
+    """Begin to fill pending vectors in the background; a failure is logged, and the entries wait."""
+
+    async def fill() -> None:
+        try:
+            await embed_pending(resources, identity, also=also)
+        except MnemicError as error:
+            _LOG.warning("pending vectors were not filled: %s", error)
+
+    resources.background.begin(("vectors", identity.agent_id, *identity.scope_keys, *also), fill)
+
+
+async def _embed_within(resources: Resources, texts: Sequence[str], limit: float) -> list[Vector | None]:
+    try:
+        # a local model cannot be away: it has other texts before these
+        async with asyncio.timeout(None if resources.embedder.local else limit):
+            return await embed_each(resources.embedder, texts)
+    except TimeoutError:
+        raise EmbedderUnavailableError(f"{resources.embedder.name} did not answer within {limit:g} s") from None
+
+
+def _text(row: PendingText) -> str:
+    """Return the text as it was indexed, of a message that of one piece."""
+    if row.kind != "message":
+        return search_text(row.dated, row.subject, row.content)
+    return search_text(row.dated, row.subject, pieces(row.content)[row.piece])

@@ -1,0 +1,60 @@
+-- are_due --
+-- Whether an entry without a vector may be embedded now. Entries that no search reads can wait, but for reflections, which
+-- are searched once they are absorbed.
+select exists (
+    select from entries
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
+       and (embed_after is null or embed_after <= clock_timestamp())) as is_due;
+
+-- claim --
+-- The texts that have waited longest. A claim ends by itself, so that a killed process keeps no text from being embedded.
+-- Each memory and message is looked up by itself, as in insert.
+with due as (
+    select item_id, piece from entries
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
+       and (embed_after is null or embed_after <= clock_timestamp())
+     order by embed_after nulls first, item_id, piece limit %(most)s
+       for update skip locked
+), claimed as (
+    update entries e set embed_after = embedding_due(e.refusals)
+      from due
+     where e.agent_id = %(agent_id)s and e.item_id = due.item_id and e.model = '' and e.piece = due.piece
+    returning e.item_id, e.piece, e.kind
+)
+select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, md5(i.content)::uuid as content_hash
+  from claimed c
+ cross join lateral (
+       select subject, content, valid_from as dated from memories
+        where c.kind <> 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
+          and state <> 'purged'
+       union all
+       select author, content, said_at from messages
+        where c.kind = 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
+          and content is not null) as i
+ order by c.item_id, c.piece;
+
+-- fill --
+-- Vectors of claimed texts, if their items still say the same. A refused text waits longer.
+update entries e
+   set model = case when g.vec is null then '' else %(model)s end, vec = g.vec,
+       refusals = case when g.vec is null then least(e.refusals + 1, 100) else 0 end,
+       embed_after = case when g.vec is null then embedding_due(least(e.refusals + 1, 100)::smallint) end
+  from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(hashes)s::uuid[], %(vectors)b::halfvec[])
+       as g(id, piece, content_hash, vec)
+ where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s)
+   and e.item_id = g.id and e.model = '' and e.piece = g.piece
+   and (exists (select from memories m
+                 where m.agent_id = %(agent_id)s and m.id = g.id and m.content_hash = g.content_hash)
+        or exists (select from messages m
+                    where m.agent_id = %(agent_id)s and m.id = g.id and md5(m.content)::uuid = g.content_hash))
+returning e.vec is not null as is_filled;
+
+-- make_due --
+-- Entries without a vector as if none had been asked for.
+update entries set embed_after = null, refusals = 0
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and embed_after is not null;
+
+-- count_pending --
+-- Entries that are found by their words alone until they have a vector.
+select count(*) from entries
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection');
