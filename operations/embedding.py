@@ -34,7 +34,7 @@ async def embed_to_store(
         EmbeddingError: a setting of the embedder is wrong.
     """
     settings = resources.settings
-    limit = settings.pool_timeout_seconds if is_awaited else settings.answer_seconds
+    limit = settings.pool_timeout_seconds if is_awaited else settings.model_timeout_seconds
     problem = (
         f"{resources.embedder.name} refuses them. If it refuses every text, check MNEMIC_EMBEDDER and "
         "MNEMIC_EMBEDDER_DIMENSIONS"
@@ -72,7 +72,7 @@ async def embed_pending(
     embedded = 0
     while claimed := await write(partial(embeddings.claim, most=BATCH_SIZE)):
         texts = [_text(row) for row in claimed]
-        vectors = await _embed_within(resources, texts, resources.settings.answer_seconds)
+        vectors = await _embed_within(resources, texts, resources.settings.model_timeout_seconds)
         fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
         embedded += await write(fill)
     return FilledVectors(embedded, await write(embeddings.count_pending))

@@ -73,13 +73,13 @@ class RemoteEmbedder:
         raise NotImplementedError
 
     async def _checked(self, vectors: Sequence[Sequence[float]], texts: int) -> list[Vector]:
-        length = len(vectors[0]) if vectors and isinstance(vectors[0], Sequence) else 0
+        length = next((len(vector) for vector in vectors if isinstance(vector, Sequence) and vector), 0)
         if length > MAX_DIMENSIONS:
             raise EmbeddingError(
                 f"{self.name} returned {length} dimensions, and at most {MAX_DIMENSIONS} can be kept: set "
                 "MNEMIC_EMBEDDER_DIMENSIONS if the model shortens its vectors, or choose another MNEMIC_EMBEDDER"
             )
-        if self._length and length != self._length:
+        if self._length and length and length != self._length:
             raise EmbeddingError(
                 f"{self.name} returned {length} dimensions: it does not shorten its vectors, or is another model now. "
                 "Set MNEMIC_EMBEDDER_DIMENSIONS to what it returns, or leave it out"

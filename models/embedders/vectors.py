@@ -15,12 +15,12 @@ def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: 
     """The vectors at length 1, as arrays of single floats.
 
     Raises:
-        EmbeddingInputError: there is not one per text, or one is zero, not finite or not of numbers.
+        EmbeddingInputError: there is not one per text, or one is empty, zero, not finite or not of numbers.
         EmbeddingError: one has another length.
     """
     units: list[Vector] = []
     for vector in vectors:
-        if isinstance(vector, Sequence) and len(vector) != dimensions:
+        if isinstance(vector, Sequence) and len(vector) not in (0, dimensions):
             raise EmbeddingError(f"the embedding model returned {len(vector)} dimensions, not {dimensions}")
         if not isinstance(vector, Sequence) or not all(isinstance(value, int | float) for value in vector):
             raise EmbeddingInputError("the embedding model returned a vector that is not of numbers")

@@ -13,7 +13,7 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import EmbeddingError, EmbeddingInputError, ModelError, ModelOutputError
+from mnemic.state.errors import EmbeddingError, ModelError, ModelOutputError
 from tests.support.loopback import Answer, LoopbackModel, Reply, bag_of_words, hang_up
 from tests.support.matrix import mostly_thorough
 from tests.support.rollbacks import everything
@@ -230,28 +230,51 @@ def _vectors(make: Any) -> Any:
     return answer
 
 
-VECTORS: dict[str, Answer] = {
+#: No vector of these texts can be had, or not now.
+NO_VECTORS: dict[str, Answer] = {
     "NaN": _vectors(lambda vector: [float("nan"), *vector[1:]]),
     "empty": _vectors(lambda vector: []),
     "nested": _vectors(lambda vector: [[value] for value in vector]),
     "strings": _vectors(lambda vector: [str(value) for value in vector]),
     "nulls": _vectors(lambda vector: [None for _ in vector]),
     "one too many": lambda request: [bag_of_words("x", DIMENSIONS)] * (len(request["input"]) + 1),
-    "none": b'{"object": "list", "model": "m", "data": []}',
     "of another type": b'{"object": "list", "model": "m", "data": [{"index": 0, "embedding": 7}]}',
-    "bytes that are no text": b'{"data": "\xff"}',
     "400": 400,
     "500": 500,
 }
+#: A setting is wrong.
+WRONG_EMBEDDER: dict[str, Answer] = {
+    "shorter": _vectors(lambda vector: vector[:-1]),
+    "none": b'{"object": "list", "model": "m", "data": []}',
+    "bytes that are no text": b'{"data": "\xff"}',
+    "401": 401,
+    "404": 404,
+}
 
 
-@pytest.mark.parametrize("vectors", mostly_thorough(VECTORS, "NaN", "400"))
-async def test_the_embeddings_fail(trial: Trial, vectors: Answer) -> None:
+@pytest.mark.parametrize("vectors", mostly_thorough(WRONG_EMBEDDER, "401"))
+async def test_the_embedder_is_set_up_wrongly(trial: Trial, vectors: Answer) -> None:
     await trial.begin()
     trial.model.answer_embeddings(vectors)
-    await trial.form_in_vain(EmbeddingInputError if vectors == 400 else EmbeddingError)
-    assert len(trial.model.embedding_requests) <= 3
+    await trial.form_in_vain(EmbeddingError)
+    assert len(trial.model.embedding_requests) == 1
     await trial.recover()
+
+
+@pytest.mark.parametrize("vectors", mostly_thorough(NO_VECTORS, "NaN"))
+async def test_no_vector_can_be_had(trial: Trial, vectors: Answer) -> None:
+    memory, model = trial.memory, trial.model
+    await trial.begin()
+    model.answer_embeddings(vectors)
+    (run,) = await memory.form(ANA)
+
+    assert (run["formed"], run["pending"], await contents(memory, ANA)) == (4, 0, [PORTO])
+    assert asked(model) == [FACTS, DECISIONS, REFLECTIONS]
+    assert CANARY not in trial.caplog.text
+    model.answer_embeddings(None)
+    assert (await memory.embed_pending(ANA)).pending == 0
+    (found, *_) = await memory.query(ANA, PORTO, search_type="semantic")
+    assert found.content == PORTO
 
 
 @pytest.mark.parametrize("failure", mostly_thorough(SOME, "garbage"))

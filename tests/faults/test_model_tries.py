@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from types import ModuleType
 from typing import Any, TypedDict
 
 import psycopg
@@ -13,12 +12,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
 from mnemic.models import answers
-from mnemic.models.embedders import endpoint
 from mnemic.models.failures import failure_of
 from mnemic.service.memory import Mnemic
-from mnemic.state.errors import EmbeddingError, ModelError
-from tests.support.loopback import Answer, LoopbackModel, bag_of_words
-from tests.support.scripted import DIMENSIONS, FACTS, asked, fact, facts, scripted_memory, scripted_model, turns
+from mnemic.state.errors import ModelError
+from tests.support.loopback import LoopbackModel, bag_of_words
+from tests.support.scripted import (
+    DIMENSIONS,
+    FACTS,
+    REFLECTIONS,
+    asked,
+    contents,
+    fact,
+    facts,
+    scripted_memory,
+    scripted_model,
+    turns,
+)
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases, identity
 
@@ -72,19 +81,12 @@ async def test_what_is_too_much_for_a_model_is_formed_in_smaller_batches(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("module", "answer", "vectors"), [(answers, narrow, None), (endpoint, GOOD, 400)])
 async def test_control_a_refusal_taken_for_an_outage_is_paid_for_for_ever(
-    script: tuple[Mnemic, LoopbackModel],
-    superuser: psycopg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
-    module: ModuleType,
-    answer: Answer,
-    vectors: Answer | None,
+    script: tuple[Mnemic, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, model = script
-    monkeypatch.setattr(module, "failure_of", lambda *given: failure_of(*given)._replace(is_refused=False))
-    model.answer(FACTS, answer)
-    model.answer_embeddings(vectors)
+    monkeypatch.setattr(answers, "failure_of", lambda *given: failure_of(*given)._replace(is_refused=False))
+    model.answer(FACTS, narrow)
     await come_back(memory, superuser, times=40)
 
     assert counts(superuser) == (0, 0)
@@ -105,11 +107,11 @@ async def test_vectors_that_never_arrive_are_not_waited_for(clean_db: Clone) -> 
         try:
             async with scripted_memory(clean_db, model, model_timeout_seconds=1) as memory:
                 await memory.observe(ANA, turns("I keep bees"))
-                with pytest.raises(EmbeddingError, match="timeout"):
-                    await memory.form(ANA)
+                (run,) = await memory.form(ANA)
+                assert (run["formed"], await contents(memory, ANA)) == (1, ["Ana keeps bees."])
         finally:
             late.set()
-        assert len(model.embedding_requests) == 3
+        assert asked(model) == [FACTS, REFLECTIONS]
 
 
 class _Host(TypedDict):

@@ -183,7 +183,7 @@ def _fits_text(text: str) -> Callable[[Request], bool]:
 
 def _embedding_reply(answer: Answer | None, request: Request) -> Response:
     """The vectors, or a hashed bag of words for each text, in the encoding asked for."""
-    vectors = answer(request) if callable(answer) else answer
+    vectors: Any = answer(request) if callable(answer) else answer
     if isinstance(vectors, int):
         return _error(vectors)
     if isinstance(vectors, bytes):
