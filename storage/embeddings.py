@@ -13,8 +13,7 @@ _SQL = load_statements("embeddings")
 
 async def are_due(scoped: ScopedTransaction) -> bool:
     """Return whether an entry of the visible scope keys may be embedded now."""
-    ((is_due,),) = await scoped.tuples(_SQL["are_due"], {})
-    return bool(is_due)
+    return bool(await scoped.tuples(_SQL["are_due"], {}))
 
 
 async def claim(scoped: ScopedTransaction, *, most: int) -> list[PendingText]:

@@ -1,10 +1,10 @@
 -- are_due --
--- Whether an entry without a vector may be embedded now. Entries that no search reads can wait, but for reflections, which
+-- A row if an entry without a vector may be embedded now. Entries that no search reads can wait, but for reflections, which
 -- are searched once they are absorbed.
-select exists (
-    select from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
-       and (embed_after is null or embed_after <= clock_timestamp())) as is_due;
+select 1 from entries
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
+   and (embed_after is null or embed_after <= clock_timestamp())
+ limit 1;
 
 -- claim --
 -- The texts that have waited longest. A claim ends by itself, so that a killed process keeps no text from being embedded.
@@ -21,14 +21,14 @@ with due as (
      where e.agent_id = %(agent_id)s and e.item_id = due.item_id and e.model = '' and e.piece = due.piece
     returning e.item_id, e.piece, e.kind
 )
-select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, md5(i.content)::uuid as content_hash
+select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, i.utc_offset, md5(i.content)::uuid as content_hash
   from claimed c
  cross join lateral (
-       select subject, content, valid_from as dated from memories
+       select subject, content, valid_from as dated, utc_offset from memories
         where c.kind <> 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
           and state <> 'purged'
        union all
-       select author, content, said_at from messages
+       select author, content, said_at, utc_offset from messages
         where c.kind = 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
           and content is not null) as i
  order by c.item_id, c.piece;

@@ -1,4 +1,4 @@
-"""`mnemic erase`, `purge`, `protect`, `unprotect`: listed, and after a yes; `mnemic refine`, `refinements`: figures."""
+"""`mnemic embed`, `erase`, `purge`, `protect`, `unprotect`: listed, after a yes; `refine`, `refinements`: figures."""
 
 import json
 import re
@@ -42,6 +42,17 @@ def ids(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
 def states(superuser: psycopg.Connection, ids: list[UUID]) -> list[str]:
     rows: dict[UUID, str] = dict(superuser.execute("select id, state from mnemic.memories").fetchall())
     return [rows[memory_id] for memory_id in ids]
+
+
+# -- embed
+
+
+def test_what_has_no_vector_gets_one(mnemic: Command, ids: list[UUID], superuser: psycopg.Connection) -> None:
+    without = "select count(*) from mnemic.entries where model = '' and scope_key = 'user:ana'"
+    superuser.execute("update mnemic.entries set model = '', vec = null")
+    result = mnemic("embed", *PERSON, "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"embedded": 2, "pending": 0})
+    assert superuser.execute(without).fetchone() == (0,)
 
 
 # -- erase and purge
