@@ -54,7 +54,10 @@ class MiniLMEmbedder:
             ) from error
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One unit vector for each text, in order, worked out in a thread; text beyond 256 tokens does not count."""
+        """Return one unit vector for each text, in order, computed in a thread.
+
+        A text of more than 256 tokens is read in parts of that length; the vector is the mean over all tokens.
+        """
         vectors: list[Vector] = []
         for start in range(0, len(texts), TEXTS_PER_HOP):
             vectors += await asyncio.to_thread(self._embed, texts[start : start + TEXTS_PER_HOP])
@@ -66,10 +69,13 @@ class MiniLMEmbedder:
 
         pooled: list[list[float]] = []
         for text in texts:
-            ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
-            given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-            states = self._session.run(["last_hidden_state"], given)[0]
-            pooled.append(states[0].mean(axis=0).tolist())
+            encoding = self._tokenizer.encode(text)
+            total = np.zeros(self.dimensions, dtype=np.float32)
+            for part in [encoding, *encoding.overflowing]:
+                ids = np.array([part.ids], dtype=np.int64)
+                given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+                total += self._session.run(["last_hidden_state"], given)[0][0].sum(axis=0)
+            pooled.append(total.tolist())
         return unit_vectors(pooled, texts=len(texts), dimensions=self.dimensions)
 
 
