@@ -44,9 +44,7 @@ async def embed_to_store(
     except EmbedderUnavailableError as error:
         vectors, problem = [None] * len(texts), str(error)
     if missing := sum(vector is None for vector in vectors):
-        _LOG.warning(
-            "%d of %d texts are stored without a vector and found by words alone: %s", missing, len(texts), problem
-        )
+        _LOG.warning("%d of %d texts have no vector yet and are found by words alone: %s", missing, len(texts), problem)
     return vectors
 
 

@@ -225,8 +225,7 @@ select a.settings as overrides, m.{memory}
 -- those that share words with it, and what else is known of its subject or user, be it in other words or another language.
 with /*more*/told as materialized (
     select item_id, scope_key, tsv from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = any(array[%(model)s, '']) and living
-       and kind = 'fact'
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and living and kind = 'fact'
 ), known as materialized (
     select id, scope_key, lower(subject) as subject, subject_user_id, category, importance, valid_from from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'

@@ -148,6 +148,21 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
         assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
 
 
+async def test_new_words_that_the_embedder_refuses_are_found_by_text_and_embedded_later(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    new = "Ana keeps relocating to harbours."
+    await keep(memory, draft("Ana moves house often, and always to a harbour.", kind="reflection"))
+    model.answer_embeddings(400)
+
+    _, result = await play(memory, model, update(1, new))
+
+    assert (result["updated"], await _found(memory, "relocating")) == (1, [new])
+    model.answer_embeddings(None)
+    assert (await memory.embed_pending(ANA)).pending == 0
+    assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
+
+
 #: A role that refines, and reads no messages.
 CATEGORIES = "{categories: {}, allowlists: {keeper: {standing: true, categories: [profile, journal]}}}"
 

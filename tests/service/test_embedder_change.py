@@ -1,4 +1,4 @@
-"""Another embedder is set: what the last one made is named, found by words, compared with nothing, and there again."""
+"""Another embedder is set: vectors of the former one are counted, found by words, and there again afterwards."""
 
 import logging
 
