@@ -35,17 +35,11 @@ async def embed_to_store(
     """
     settings = resources.settings
     limit = settings.pool_timeout_seconds if is_awaited else settings.model_timeout_seconds
-    problem = (
-        f"{resources.embedder.name} refuses them. If it refuses every text, check MNEMIC_EMBEDDER and "
-        "MNEMIC_EMBEDDER_DIMENSIONS"
-    )
     try:
-        vectors = await _embed_within(resources, texts, limit)
+        return await _embed_within(resources, texts, limit)
     except EmbedderUnavailableError as error:
-        vectors, problem = [None] * len(texts), str(error)
-    if missing := sum(vector is None for vector in vectors):
-        _LOG.warning("%d of %d texts have no vector yet and are found by words alone: %s", missing, len(texts), problem)
-    return vectors
+        _LOG.warning("%d texts get no vector for now: %s", len(texts), error)
+        return [None] * len(texts)
 
 
 async def embed_pending(

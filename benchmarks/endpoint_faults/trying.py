@@ -1,7 +1,9 @@
 """One fault after the other, in a formation or an answer; then the endpoint is healthy again."""
 
+import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,13 +86,32 @@ async def _trial(memory: Mnemic, endpoint: FaultyEndpoint, fault: Fault, agent_i
 
 
 async def _form(memory: Mnemic, who: Identity) -> str:
-    """What is told; empty where all was formed."""
+    """Return the error, else the first warning; empty if everything was formed with its vectors."""
     await memory.observe(who, [dict(said) for said in _SAID])
+    with _warnings() as warnings:
+        try:
+            await memory.form(who)
+        except ModelError as error:
+            return str(error)
+    return warnings[0] if warnings else ""
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """Collect the messages of the warnings that are logged in the block."""
+    messages: list[str] = []
+
+    def collect(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
+            messages.append(record.getMessage())
+        return True
+
+    logger = logging.getLogger("mnemic")
+    logger.addFilter(collect)
     try:
-        await memory.form(who)
-    except ModelError as error:
-        return str(error)
-    return ""
+        yield messages
+    finally:
+        logger.removeFilter(collect)
 
 
 async def _answer(memory: Mnemic, who: Identity) -> str:

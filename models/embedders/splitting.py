@@ -1,5 +1,6 @@
 """Vectors of texts that an embedding model takes only in smaller batches or in shorter parts."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -7,6 +8,7 @@ from typing import Final, Protocol
 from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.state.errors import EmbeddingInputError
 
+_LOG = logging.getLogger("mnemic")
 #: Refused requests of one call. The texts that are left then get no vector.
 MAX_REFUSALS: Final = 64
 #: Times that a refused text is halved: eight parts at most.
@@ -23,13 +25,17 @@ async def embed_each(model: _Model, texts: Sequence[str]) -> list[Vector | None]
     """Return one unit vector for each text, in order, or None for a text that the model refuses.
 
     A refused batch is halved until the refused text is alone. A text that is refused alone is halved at a space; its
-    vector is the mean of the vectors of its parts, weighted by their lengths.
+    vector is the mean of the vectors of its parts, weighted by their lengths. A warning gives the reason of a refusal.
 
     Raises:
         EmbedderUnavailableError: the model does not answer for now.
         EmbeddingError: a setting of the model is wrong.
     """
-    return await _Requests(model).embed_batch(texts) if texts else []
+    requests = _Requests(model)
+    vectors = await requests.embed_batch(texts) if texts else []
+    if missing := sum(vector is None for vector in vectors):
+        _LOG.warning("%d of %d texts get no vector for now: %s", missing, len(texts), requests.reason)
+    return vectors
 
 
 class _Requests:
@@ -38,6 +44,8 @@ class _Requests:
     def __init__(self, model: _Model) -> None:
         self._model = model
         self._refusals_left = MAX_REFUSALS
+        #: The error of the last refusal, without words of the texts.
+        self.reason = ""
 
     async def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         if (vectors := await self._embed(texts)) is not None:
@@ -63,8 +71,10 @@ class _Requests:
     async def _embed(self, texts: Sequence[str]) -> list[Vector] | None:
         """Return the vectors, or None if the model refuses the request or has refused too many."""
         if self._refusals_left:
-            with suppress(EmbeddingInputError):
+            try:
                 return await self._model.embed(texts)
+            except EmbeddingInputError as error:
+                self.reason = str(error)
             self._refusals_left -= 1
         return None
 
