@@ -40,8 +40,8 @@ async def run_step(
     A configured model that fails is never replaced by the rule.
 
     Args:
-        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other. A rule is not
-            checked, for asking it again changes nothing.
+        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other. A partial answer
+            is returned if its repair brings no better one. A rule is not checked, for asking it again changes nothing.
 
     Raises:
         ModelError: no usable answer came over the wire; the message names the kind of failure.
@@ -60,13 +60,19 @@ async def run_step(
     )
     bound = call.model if method == "text" else _bind(call.model, schema, method)
     messages, repairs = step.messages(step_input), 0
+    partial: Record | None = None
     if method == "text":  # in the same message, for some models take no two of a user in a row
         messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
     while True:
         answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
-        result = flaw or _read(_json_in(answer.text) if method == "text" else _answered(answer), step.output, check)
+        result = flaw or _read(_json_in(answer.text) if method == "text" else _answered(answer), step.output)
         if not isinstance(result, Flaw):
-            return StepResult(result, spent)
+            found = check(result) if check else None
+            if not found:
+                return StepResult(result, spent)
+            partial, result = (result if found.is_partial else partial), found
+        if repairs and partial is not None:
+            return StepResult(partial, spent)
         if repairs:
             raise ModelOutputError(
                 f"{spent.model} gave no usable answer for {spent.step}, twice: {result.kind}; {_LEFT}. "
@@ -123,17 +129,15 @@ def _json_in(text: str) -> str:
     return found
 
 
-def _read(text: str, output: type[Record], check: Callable[[Record], Flaw | None] | None) -> Record | Flaw:
+def _read(text: str, output: type[Record]) -> Record | Flaw:
     if not text.strip():
         return EMPTY
     if is_unreasonable(text.encode(errors="replace")):
         return UNREASONABLE
     try:
-        result = output.model_validate_json(text)
+        return output.model_validate_json(text)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-    else:
-        return (check(result) if check else None) or result
     if any(problem["type"] == "json_invalid" for problem in problems):
         return BROKEN
     named = []

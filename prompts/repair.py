@@ -11,6 +11,8 @@ class Flaw(NamedTuple):
     kind: str
     #: What the model is told; goes back to that model only.
     advice: str
+    #: Whether some drafts of the answer can be used; they are, if the repair brings no better answer.
+    is_partial: bool = False
 
 
 BROKEN: Final = Flaw("broken JSON", "it was not one complete JSON object.")
@@ -33,6 +35,7 @@ AS_JSON: Final = "Answer with one JSON object of this JSON schema, and with noth
 _PROBLEMS: Final[Mapping[str, str]] = {
     "no_source": "cite no line of the conversation",
     "not_own_words": "say of somebody what nobody said of themselves",
+    "not_in_conversation": "hold a number that is nowhere in the conversation",
     "no_owner": "rest on no user's lines",
     "copied": "repeat these instructions",
     "empty": "are empty",

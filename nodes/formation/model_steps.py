@@ -157,11 +157,12 @@ async def _drafts(
     step_input = _step_input(state, identity, settings, resources.categories.offered, standing)
     resolver = _resolver(state, resources, identity)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
+    shown = "\n".join(message.text for message in step.messages(step_input))
 
     def built(answer: Answer) -> MemoryBuilder:
         known: list[Memory | NewMemory] = [*in_context, *state["facts"]]
         nothing_else, private = answer.nothing_else, state["private"]
-        builder = MemoryBuilder(resolver, resources.categories, step.prompt, known, nothing_else, private)
+        builder = MemoryBuilder(resolver, resources.categories, step.prompt, known, nothing_else, private, shown)
         add(builder, answer)
         return builder
 

@@ -46,9 +46,10 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     batch, run = state["batch"], runtime.execution_info
     drafted = [*state["facts"], *state["reflections"]]
     new, closing = within_cap(drafted, state["closing"], state["max_writes"])
-    accounted_for = accounted(batch, crowded_out(state["account"], drafted, new))
+    account = crowded_out(state["account"], drafted, new)
+    accounted_for = accounted(batch, account)
     new = related_to_living(new, closing)
-    kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings)
+    kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings, refused=account.open)
     forgotten = accounted_for - {message.id for message in kept}
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
     run_id, others = run.run_id if run else None, brought_by(batch)
@@ -68,12 +69,15 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         due = await _due(scoped, settings, resources.categories.personal)
         await leases.finish(scoped, state["lease"])
         kinds: dict[str, int] = dict(Counter(memory.kind for memory in new if memory.id in stored))
-        counts: FormationState = {
+        saved: FormationState = {
             "stored": kinds,
             "superseded": superseded,
             "unaccounted": len(batch) - len(accounted_for),
+            "due": due,
         }
-        return {**counts, "due": due}, await embeddings.are_due(scoped)
+        if over_limit := len(drafted) - len(new):
+            saved["refused"] = {"over_limit": over_limit}
+        return saved, await embeddings.are_due(scoped)
 
     keys = [scope_key("user", user) for user in speakers(batch)]
     update, has_pending_vectors = await resources.database.write(identity, act, also=keys)
@@ -109,12 +113,22 @@ async def _supersede(
 
 
 def _kept(
-    batch: Sequence[Message], new: Sequence[NewMemory], further: Sequence[tuple[UUID, UUID]], settings: Settings
+    batch: Sequence[Message],
+    new: Sequence[NewMemory],
+    further: Sequence[tuple[UUID, UUID]],
+    settings: Settings,
+    *,
+    refused: Set[UUID],
 ) -> list[Message]:
+    """Return the messages that stay searchable, of which those of users whose drafts were refused are always some."""
     if settings.kept_messages != "sources":
         return list(batch) if settings.kept_messages == "all" else []
     sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
-    return [message for message in batch if message.id in sources]
+    return [
+        message
+        for message in batch
+        if message.id in sources or (message.id in refused and message.role == "user")
+    ]
 
 
 async def _embed(

@@ -6,6 +6,7 @@ A model's word on a wide scope counts only through the rules of `policy.formatio
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from mnemic.operations.formation.selection import crowded_out
 from mnemic.operations.messages.transcript import others_words, own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
+from mnemic.policy.formation.grounding import has_unknown_number, is_taken_up, joined_digits
 from mnemic.policy.formation.sharing import Draft, is_typed, may_share, says_only
 from mnemic.policy.text.shape import clean_text, clip_text, new_memory
 from mnemic.policy.text.words import folded_words
@@ -34,8 +36,8 @@ from mnemic.state.kinds import Kind
 from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory
 from mnemic.state.settings import Settings
 
-#: What the text of an assistant, a tool or a pasted document may tell; what somebody is, wants, does or has to do is
-#: theirs to say.
+#: Categories of a fact that cites the assistant or a tool alone: a booking counts once it is made. All others need a
+#: user's own message.
 _OPEN_TO_OTHERS: Final = frozenset({"event", "knowledge", "projects"})
 MAX_SUBJECT_CHARS: Final = 100
 #: As many words of the instructions in a row nobody writes by chance.
@@ -130,6 +132,8 @@ class MemoryBuilder:
     nothing_else: bool
     #: Whether anything was said in confidence.
     private: bool
+    #: Everything that the model was shown.
+    shown: str
     #: What the answer took.
     spent: list[Spent] = field(default_factory=list)
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
@@ -162,21 +166,23 @@ class MemoryBuilder:
             self._add_reflection(draft.scope, draft)
 
     def flaw(self) -> Flaw | None:
-        """What makes the answer useless: a draft without a source, most of them refused, nothing and no word of it."""
+        """Return why the answer needs a repair: a draft without a source, most drafts refused, or an empty answer."""
         drafts = self.checks.total()
         if not drafts and not self.nothing_else:
             return NOTHING
         if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
-        return Flaw(kind=kind, advice=unusable_drafts(self.refused, drafts, len(self.resolver.batch)))
+        advice = unusable_drafts(self.refused, drafts, len(self.resolver.batch))
+        return Flaw(kind, advice, is_partial=self.refused.total() < drafts)
 
     def update(self, state: FormationState, kept: Sequence[NewMemory]) -> FormationState:
         """What the channels tell of the drafts, of which these are kept: what they account for, with those before.
 
-        A message that a refused draft rests on holds something, whatever the model says of the rest. No refusals are
-        left out, for an empty count begins anew.
+        A message that a refused draft rests on holds something, whatever the model says of the rest. Drafts beyond the
+        limit of a run are counted with the refused ones. No refusals are left out, for an empty count begins anew.
         """
+        refused = self.refused + Counter(over_limit=len(self.memories) - len(kept))
         before = state["account"]
         account = Account(
             cited=before.cited | self._cited,
@@ -189,7 +195,7 @@ class MemoryBuilder:
             "account": crowded_out(account, self.memories.values(), kept),
             **({"spent": self.spent} if self.spent else {}),
         }
-        return {**update, "refused": dict(self.refused)} if self.refused else update
+        return {**update, "refused": dict(refused)} if refused else update
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
         memory = self._made(draft, scope)
@@ -230,11 +236,10 @@ class MemoryBuilder:
         # without an owner it is the session's, unless it is a fact or about its user
         own_key = self._own_key(owner) if owner or not (fact or scope == "user") else None
         is_open = draft.category in _OPEN_TO_OTHERS if fact else scope == "session"
-        may_tell = is_open or bool(own_words(sources))
-        problem = "not_own_words" if not may_tell else None if own_key else "no_owner"
+        problem = self._unfounded(draft.content, sources, is_open=is_open)
         max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
         verdict = check_text(draft.content, kind="fact" if fact else "reflection", max_words=max_words)
-        text = self._take(verdict, sources, problem if sources else "no_source")
+        text = self._take(verdict, sources, problem or (None if own_key else "no_owner"))
         if text is None or own_key is None:
             return None
         wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
@@ -252,6 +257,23 @@ class MemoryBuilder:
             actor_id=owner,
             provenance=fact.provenance if fact else "inferred",
         )
+
+    def _unfounded(self, text: str, sources: Sequence[Message], *, is_open: bool) -> str | None:
+        """Return why a draft may not rest on the messages that it cites, or None."""
+        batch = self.resolver.batch
+        if not sources:
+            return "no_source"
+        if not is_open and not own_words(sources):
+            return "not_own_words"
+        known = [*(memory.content for memory in self.known), *self.resolver.groups]
+        if not is_taken_up(text, sources, batch, known):
+            return "not_own_words"
+        return "not_in_conversation" if has_unknown_number(text, self._shown_digits) else None
+
+    @cached_property
+    def _shown_digits(self) -> str:
+        texts = [message.content for message in self.resolver.batch] + [memory.content for memory in self.known]
+        return joined_digits("\n".join([self.shown, *texts]))
 
     def _take(self, verdict: Verdict, sources: Sequence[Message], unfounded: str | None = None) -> str | None:
         """Counts a draft; its text, or None where it is refused.

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from mnemic.policy.formation.sharing import is_pasted, is_typed
+from mnemic.policy.formation.sharing import is_typed
 from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity, Scope, display_name, scope_key
@@ -18,8 +18,8 @@ _MAX_NAME_CHARS = 64
 
 
 def own_words(sources: Iterable[Message]) -> list[Message]:
-    """What people said themselves: neither the assistant's, a tool's nor a pasted document's text."""
-    return [message for message in sources if message.role == "user" and not is_pasted(message.content)]
+    """Return the users' messages, whatever their shape; only sharing depends on whether a text was pasted."""
+    return [message for message in sources if message.role == "user"]
 
 
 def others_words(messages: Iterable[Message], identity: Identity, scope: Scope) -> list[str]:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Final
 
 from mnemic.policy.text.shape import count_tokens
+from mnemic.policy.text.words import sentences
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
@@ -15,6 +16,9 @@ from mnemic.state.settings import Settings
 ROLE_WEIGHTS: Final[Mapping[Role, float]] = {"user": 1.0, "tool": 0.5, "assistant": 0.2, "other": 0.5}
 #: Clocks differ and time zones are mixed up; what lies further ahead was never said then.
 MOST_AHEAD: Final = timedelta(days=1)
+#: Facts that a few messages may bring, one for each sentence or line; and characters that have one fact in longer texts.
+#: The example conversations have 70 to 110 characters for each message of a user, and are bounded by their messages.
+_FACTS_BY_LINE, _CHARS_OF_A_FACT = 24, 100
 
 
 def weighted_tokens(role: Role, text: str) -> float:
@@ -48,8 +52,18 @@ def formation_reason(
 
 
 def facts_of_batch(messages: Sequence[Message], settings: Settings) -> int:
-    """How many facts a batch may bring: a share of its messages, rounded up, below the cap of a run."""
-    return min(settings.facts_per_run, ceil(len(messages) * settings.facts_per_ten_messages / 10))
+    """Return how many facts a batch may bring, at most the cap of a run.
+
+    That is a share of its messages, rounded up. It is more if messages of several sentences or lines say much: a fact
+    for each of these, and beyond some of them for each hundred characters.
+    """
+    by_number = ceil(len(messages) * settings.facts_per_ten_messages / 10)
+    said = [message.content for message in messages if message.role == "user"]
+    parts = sum(len(sentences(line)) for text in said for line in text.splitlines())
+    if parts <= len(messages):
+        return min(settings.facts_per_run, by_number)
+    by_length = max(min(parts, _FACTS_BY_LINE), sum(map(len, said)) // _CHARS_OF_A_FACT)
+    return min(settings.facts_per_run, max(by_number, by_length))
 
 
 def first_turn(messages: Sequence[Message]) -> Sequence[Message]:
