@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
-from mnemic.policy.formation.sharing import content_tokens, is_pasted
+from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.details import DATE_WORDS
 from mnemic.policy.text.words import FUNCTION_WORDS, QUOTED, sentences, word_set
 from mnemic.policy.text.writing import check_text
@@ -40,7 +40,7 @@ _OPENER = re.compile(
 #: Stands for a quotation: no clause with one is of the table.
 _QUOTATION = "\0"
 #: What follows may be somebody else's text.
-_OTHERS = re.compile(r"[\"“”«»`]|:(?=\s|$)")
+_OTHERS = re.compile(r"[\"“”«»`]|:(?=\s|$)|^[ \t]*(?:--|==|#{1,6}[ \t]|<[a-z!/])", re.MULTILINE | re.IGNORECASE)
 #: Of a message that supposes or doubts something nothing is taken for said.
 _UNSURE = re.compile(
     r"(?i)\b(?:if|unless|would|could|should|might|(?-i:may)|maybe|perhaps|probably|imagine|suppose|pretend|let's|wish"
@@ -175,9 +175,7 @@ def stored(sentence: str) -> Statement | None:
 
 
 def _sentences(line: Line) -> Iterator[str]:
-    """The sentences of a message, up to the first sign of somebody else's text."""
-    if is_pasted(line.content):
-        return
+    """Return the sentences of a message, up to the first sign of quoted or forwarded text."""
     own, *others = _OTHERS.split(QUOTED.sub(_QUOTATION, line.content.replace("’", "'")), maxsplit=1)
     for written in (own + _QUOTATION * bool(others)).splitlines():
         if not written.lstrip().startswith((">", "|")):

@@ -88,9 +88,6 @@ def _drafts(step: str) -> Iterator[Useless]:
         lines = [line.strip(" -;.") for line in PROMPTS[step].splitlines()]
         for number, text in enumerate([line for line in lines if len(line.split()) >= 6][:4]):
             yield Useless(step, f"a copy of the prompt {number}", _answer(step, [text] * times, [1, 2]))
-    for words in (True, False):
-        texts = ["Ana keeps bees.", "I keep bees.", "My sister.", "She is allergic to walnuts."]
-        yield Useless(step, "mostly refused", _answer(step, texts, [1], nothing_else=words))
     yield Useless(step, "empty lists", _answer(step, [], [], nothing_else=False))
 
 
