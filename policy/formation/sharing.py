@@ -41,7 +41,7 @@ TELLING_CHARS = 5
 
 #: Below this many characters a message is taken for the user's own words, unless it says that it is forwarded.
 MIN_PASTED_CHARS = 600
-#: Hardly anybody types so much at once.
+#: Longer messages are rarely typed.
 SURELY_PASTED_CHARS = 4000
 #: So many lines of text make a long message a document; a typed one has a few paragraphs.
 _MANY_LINES = 6
@@ -131,7 +131,9 @@ def content_tokens(text: str, least: int = 3) -> frozenset[str]:
 
 
 def is_pasted(text: str) -> bool:
-    """Whether a message looks like pasted or forwarded text, whose claims and orders are nobody's word here.
+    """Return whether a message looks like pasted or forwarded text, which is not shared.
+
+    A user's own memory of it is formed like that of any other text.
 
     Long (over 600 characters) with the shape of a document: a code fence, markup, two headings, quoted lines or mail
     headers, or at least six lines; or so long (over 4,000) that nobody types it; or marked as forwarded.

@@ -16,7 +16,7 @@ from mnemic.state.settings import Settings
 ROLE_WEIGHTS: Final[Mapping[Role, float]] = {"user": 1.0, "tool": 0.5, "assistant": 0.2, "other": 0.5}
 #: Clocks differ and time zones are mixed up; what lies further ahead was never said then.
 MOST_AHEAD: Final = timedelta(days=1)
-#: Facts that a few messages may bring, one for each sentence or line; and characters that have one fact in longer texts.
+#: Facts that a few messages may bring, one for each sentence or line; and characters for each fact in longer texts.
 #: The example conversations have 70 to 110 characters for each message of a user, and are bounded by their messages.
 _FACTS_BY_LINE, _CHARS_OF_A_FACT = 24, 100
 

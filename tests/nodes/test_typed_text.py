@@ -36,9 +36,9 @@ ANA = identity("ana", session="s1")
 
 LINES = (
     "A few things about me:",
-    "I am Ana, I live in Porto, in the old house of my grandmother by the river, where nobody ever found a parking place.",
-    "I am allergic to walnuts, which I learned at a wedding in the worst way that one can think of, so please mind that.",
-    "I keep bees behind the harbour office, and I sell the honey on Saturdays at the market near the bridge with my aunt.",
+    "I am Ana, I live in Porto, in the old house of my grandmother by the river, where I never found a parking place.",
+    "I am allergic to walnuts, which I learned at a wedding in the worst way that there is, so please mind that.",
+    "I keep bees behind the harbour office, and I sell the honey on Saturdays at the market near the bridge.",
     "I work as a bookbinder, mostly on old registers of parishes that were left in a damp cellar for a hundred years.",
     "My sister Rita teaches physics in Braga, and she calls me every single Sunday evening, whatever happens.",
     "There is much more to tell.",
@@ -140,7 +140,7 @@ TAKEN_UP = [
       "The first one, near the window, for my mother dislikes noise"], fact(TABLE, 2, 3), None),
     (["I keep bees."], fact("Ana keeps 4471 bees."), "not_in_conversation"),
     (["I pay 1 250,50 € for the flat."], fact("Ana pays €1,250.50 for the flat."), None),
-    (["I turned seventy-four, and the flat costs ٩٣٥ euros."], fact("Ana is 74 and pays 935 euros for the flat."), None),
+    (["I turned seventy-four; the flat costs ٩٣٥ euros."], fact("Ana is 74 and pays 935 euros for the flat."), None),
     (["I've lived here for seven years; the train leaves at half past five pm."],
      fact("Ana has lived here since 2019, and takes the train at 17:30."), None),
     (["蜂箱花了三百二十五元。"], fact("Ana paid 325 yuan for the hive."), None),
@@ -280,7 +280,7 @@ class Conversation(NamedTuple):
 
 def conversations(number: int) -> list[Conversation]:
     """Of every shape in every language."""
-    chance = random.Random(7)  # noqa: S311 - not for secrets
+    chance = random.Random(7)
     return [_conversation(chance, place) for place in range(number)]
 
 
