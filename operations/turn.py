@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from mnemic.operations.formation.builder import refusal_summary
 from mnemic.operations.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.operations.run.graph import AnyGraph, run_graph, run_leased
 from mnemic.operations.run.identity import session_of
@@ -217,8 +219,11 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
 
     async def form_due() -> None:
         try:
-            await form_pending(resources, graph, identity, force=False, retry=False)
+            runs = await form_pending(resources, graph, identity, force=False, retry=False)
         except MnemicError as error:
             _LOG.warning("what is pending was not formed, and stays pending: %s", error, extra=ids)
+            return
+        if refused := sum((Counter(run["refused"]) for run in runs), Counter[str]()):
+            _LOG.info("Drafts of a formation were not stored: %s.", refusal_summary(refused), extra=ids)
 
     resources.background.begin(formation_name(identity), form_due, ids)

@@ -124,11 +124,7 @@ def _kept(
     if settings.kept_messages != "sources":
         return list(batch) if settings.kept_messages == "all" else []
     sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
-    return [
-        message
-        for message in batch
-        if message.id in sources or (message.id in refused and message.role == "user")
-    ]
+    return [message for message in batch if message.id in sources or (message.id in refused and message.role == "user")]
 
 
 async def _embed(

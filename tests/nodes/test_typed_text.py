@@ -12,7 +12,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
 from tests.support.agents import agent, is_agent
-from tests.support.loopback import LoopbackModel
+from tests.support.loopback import Answer, LoopbackModel
 from tests.support.scripted import (
     FACTS,
     OBSERVATIONS,
@@ -103,15 +103,30 @@ async def test_refused_drafts_cost_themselves_alone_and_what_they_cite_stays_sea
     assert MOVED in [result.content for result in await memory.query(ANA, "Who moved to Ghent?")]
 
 
-@pytest.mark.parametrize("repair", ["{", facts(*REFUSED)], ids=["broken", "all refused"])
 async def test_a_repair_that_brings_nothing_leaves_the_good_drafts_of_the_first_answer(
-    memory: Mnemic, model: LoopbackModel, repair: str
+    memory: Mnemic, model: LoopbackModel
 ) -> None:
-    model.answer(FACTS, facts(GOOD, *REFUSED), repair)
-    await memory.observe(ANA, turns("I keep bees.", MOVED, "assistant: You live in Oslo."))
+    repairs: dict[str, Answer] = {"broken": "{", "all refused": facts(*REFUSED)}
+    for name, repair in repairs.items():
+        who = identity("ana", agent=name, session="s1")
+        model.answer(FACTS, facts(GOOD, *REFUSED), repair)
+        await memory.observe(who, turns("I keep bees.", MOVED, "assistant: You live in Oslo."))
+        await memory.form(who)
+        assert await contents(memory, who) == [GOOD.content], name
+
+
+async def test_the_log_of_a_formation_in_the_background_counts_refused_drafts(
+    memory: Mnemic, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mnemic")
+    model.answer(FACTS, facts(GOOD, *REFUSED))
+    await memory.observe(ANA, turns("I keep bees.", MOVED, "assistant: You live in Oslo.", *["Well."] * 45))
+    await memory.form_later(ANA)
     await memory.form(ANA)
 
-    assert await contents(memory, ANA) == [GOOD.content]
+    (record,) = [record for record in caplog.records if "2 first_person" in record.getMessage()]
+    assert vars(record)["session_id"] == "s1"
+    assert "bees" not in record.getMessage()
 
 
 async def test_drafts_beyond_the_limit_are_counted(memory: Mnemic, model: LoopbackModel) -> None:
@@ -147,16 +162,16 @@ TAKEN_UP = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "draft", "problem"), TAKEN_UP)
 async def test_what_only_others_said_is_a_users_fact_once_that_user_takes_it_up(
-    memory: Mnemic, model: LoopbackModel, said: list[str], draft: FactDraft, problem: str | None
+    memory: Mnemic, model: LoopbackModel
 ) -> None:
-    model.answer(FACTS, facts(draft, fact("Ana is a user.")))
-    await memory.observe(ANA, turns(*said))
-    (run,) = await memory.form(ANA)
-
-    assert run["refused"] == ({problem: 1} if problem else {})
-    assert (draft.content in await contents(memory, ANA)) == (problem is None)
+    for number, (said, draft, problem) in enumerate(TAKEN_UP):
+        who = identity("ana", agent=f"case {number}", session="s1")
+        model.answer(FACTS, facts(draft, fact("Ana is a user.")))
+        await memory.observe(who, turns(*said))
+        (run,) = await memory.form(who)
+        assert run["refused"] == ({problem: 1} if problem else {}), said
+        assert (draft.content in await contents(memory, who)) == (problem is None), said
 
 
 async def test_a_repair_names_what_is_wrong_with_a_number(memory: Mnemic, model: LoopbackModel) -> None:
@@ -308,11 +323,13 @@ def lost(talk: Conversation, held: Sequence[str], runs: Sequence[FormationOutput
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", ["batch", "per_turn"])
-async def test_of_two_hundred_conversations_every_fact_is_stored_or_named(clean_db: Clone, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "number"), [("batch", 200), ("per_turn", 60)])
+async def test_of_two_hundred_conversations_every_fact_is_stored_or_named(
+    clean_db: Clone, mode: str, number: int
+) -> None:
     with scripted_model() as model:
         async with scripted_memory(clean_db, model, formation_mode=mode, keep_messages="none") as memory:
-            for talk in conversations(200):
+            for talk in conversations(number):
                 who = identity("ana", agent=talk.name, session=talk.name)
                 runs = await formed(memory, model, who, talk, by_turn=mode != "batch")
                 held = await contents(memory, who)
