@@ -1,6 +1,7 @@
 """Asks a model, whatever form its answer takes: typed failures with nothing of the content in them, and the price."""
 
 import asyncio
+import json
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -76,8 +77,10 @@ async def ask(
         return _LOST, CUT, _counted(spent, (usage.prompt_tokens, usage.completion_tokens, 0) if usage else None)
     except openai.ContentFilterFinishReasonError:
         return _LOST, FILTERED, _counted(spent, None)
-    except (ValidationError, RecursionError):
-        return _LOST, BROKEN, _counted(spent, None)  # a tool call whose arguments are no object, or nested without end
+    except ValidationError as error:
+        return *_calls_of(error), _counted(spent, None)
+    except RecursionError:  # arguments of a call that are nested without end
+        return _LOST, BROKEN, _counted(spent, None)
     except Exception as error:  # noqa: BLE001 - every provider has errors of its own, and no code of ours runs in there
         failure = failure_of(error, call.endpoint)
     else:
@@ -97,6 +100,14 @@ def is_unreasonable(answer: bytes) -> bool:
     if len(answer) > MAX_ANSWER_BYTES:
         return True
     return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
+
+
+def _calls_of(error: ValidationError) -> tuple[AIMessage, Flaw | None]:
+    """Return the calls that langchain-core refused because their arguments are a text, a list or already an object."""
+    refused = [row["input"] for row in error.errors(include_url=False) if row["loc"][-1:] == ("args",)]
+    texts = [given if isinstance(given, str) else json.dumps(given) for given in refused]
+    calls = [invalid_tool_call(args=text) for text in texts]
+    return (AIMessage("", invalid_tool_calls=calls), None) if calls else (_LOST, BROKEN)
 
 
 def _tokens(answer: AIMessage) -> tuple[int, int, int] | None:

@@ -131,8 +131,17 @@ def _renamed(answer: Any, name: Callable[[Any], Any]) -> Any:
     decisions = answer.get("decisions") if isinstance(answer, dict) else None
     if not isinstance(decisions, list) or not all(isinstance(one, dict) for one in decisions):
         return answer
-    named = [[new for old in one.get("known") or [] if (new := name(old)) is not None] for one in decisions]
-    return {**answer, "decisions": [{**one, "known": known} for one, known in zip(decisions, named, strict=True)]}
+    return {**answer, "decisions": [{**one, "known": _renamed_known(one.get("known"), name)} for one in decisions]}
+
+
+def _renamed_known(known: Any, name: Callable[[Any], Any]) -> Any:
+    """Return the renamed entries of a list; a model may write another value there, which stays as it is."""
+    if known is None:
+        return []
+    if not isinstance(known, list):
+        return known
+    renamed = [name(old) for old in known if isinstance(old, int | str)]
+    return [new for new in renamed if new is not None]
 
 
 def answered(message: dict[str, Any]) -> Any:

@@ -5,16 +5,17 @@ import inspect
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableSequence
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from mnemic.models.answers import MAX_ANSWER_BYTES, Bound, StepResult, ask, is_unreasonable
+from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import ChatModels, offline
+from mnemic.models.reading import Record, candidates, read_record, without_thoughts
 from mnemic.prompts.extraction import ExtractionInput, offering
-from mnemic.prompts.loader import In, Step
+from mnemic.prompts.loader import In, Step, StepOutput
 from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, Flaw
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
 #: Schema problems named in the repair; more of them say nothing new.
 MAX_NAMED_PROBLEMS = 5
 
-Record = TypeVar("Record", bound=BaseModel)
-
 _LEFT = "the messages stay pending"
-#: Ends what models that think aloud say before their answer.
-_THOUGHT = "</think>"
+#: Stands for arguments that are no JSON.
+_UNREADABLE = "{"
 _CHECK = "A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT"
 
 
@@ -65,7 +64,7 @@ async def run_step(
         messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
     while True:
         answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
-        result = flaw or _read(_json_in(answer.text) if method == "text" else _answered(answer), step.output)
+        result = flaw or _read(answer, step.output, is_last=bool(repairs))
         if not isinstance(result, Flaw):
             found = check(result) if check else None
             if not found:
@@ -101,48 +100,63 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
     return chain.first
 
 
-def _answered(answer: AIMessage) -> str:
-    if answer.tool_calls:
-        return json.dumps(answer.tool_calls[0]["args"])
-    if answer.invalid_tool_calls:
-        return answer.invalid_tool_calls[0]["args"] or ""
-    return str(answer.text)
+def _texts(answer: AIMessage) -> list[str]:
+    """Return the texts that may hold the record: arguments of calls, whole ones first, then the message's own text."""
+    calls = [*answer.tool_calls, *answer.invalid_tool_calls]
+    texts = [*(_as_text(call["args"]) for call in calls), str(answer.text)]
+    return [text for text in map(without_thoughts, texts) if text.strip()]
 
 
-def _json_in(text: str) -> str:
-    """The last JSON object of a text; what a model thinks aloud, and says around it, is left out.
+def _as_text(arguments: Any) -> str:
+    if isinstance(arguments, str | None):
+        return arguments or ""
+    try:
+        return json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):  # a provider's package may use types of its own
+        return _UNREADABLE
 
-    What is not whole stays as it is, for the repair to name.
+
+def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record | Flaw:
+    """Return the record of an answer, or its first flaw.
+
+    Args:
+        answer: a model's.
+        output: type of the record.
+        is_last: accept a record of which no entry could be read.
     """
-    said = text.rpartition(_THOUGHT)[2]
-    if len(said) > MAX_ANSWER_BYTES:
-        return said
-    decoder, found, place = json.JSONDecoder(), said, said.find("{")
-    while place >= 0:
-        try:
-            _, end = decoder.raw_decode(said, place)
-        except (ValueError, RecursionError):
-            end = place + 1
-        else:
-            found = said[place:end]
-        place = said.find("{", end)
-    return found
+    flaws: list[Flaw] = []
+    for text in _texts(answer):
+        result = _record_in(text, output, is_last=is_last)
+        if not isinstance(result, Flaw):
+            return result
+        flaws.append(result)
+    return flaws[0] if flaws else EMPTY
 
 
-def _read(text: str, output: type[Record]) -> Record | Flaw:
-    if not text.strip():
-        return EMPTY
+def _record_in(text: str, output: type[Record], *, is_last: bool) -> Record | Flaw:
     if is_unreasonable(text.encode(errors="replace")):
         return UNREASONABLE
-    try:
-        return output.model_validate_json(text)
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
-    if any(problem["type"] == "json_invalid" for problem in problems):
-        return BROKEN
-    named = []
-    for problem in problems[:MAX_NAMED_PROBLEMS]:
+    flaws: list[Flaw] = []
+    for value in candidates(text, output):
+        try:
+            record, refused = read_record(value, output)
+        except ValidationError as error:
+            flaws.append(_broke_schema(error))
+            continue
+        if refused and not is_last and not _has_entries(record):
+            return _broke_schema(refused[0])
+        return record
+    return flaws[0] if flaws else BROKEN
+
+
+def _has_entries(record: StepOutput) -> bool:
+    return any(value for _, value in record if isinstance(value, list))
+
+
+def _broke_schema(error: ValidationError) -> Flaw:
+    named: list[str] = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
         # the name of a field that the schema has not is the answer's own and stays out
         place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
         named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
-    return Flaw("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named)))
+    return Flaw("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named[:MAX_NAMED_PROBLEMS])))

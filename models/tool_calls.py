@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import HIDDEN, ChatModels, offline
+from mnemic.models.reading import leading_object
 from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
 from mnemic.prompts.refine import REFINE, RefineInput
 from mnemic.prompts.repair import FILTERED, REFUSED, Flaw
@@ -148,13 +149,19 @@ def _calls(
         return
     unreadable = broken if flaw is None else {call["id"] for call in answer.tool_calls}
     calls = [_call(call, call["args"] if call["id"] not in unreadable else None) for call in answer.tool_calls]
-    calls += [_call(call, None) for call in answer.invalid_tool_calls]
+    calls += [_call(call, None if flaw else _read_out(call)) for call in answer.invalid_tool_calls]
     for call in calls:
         free = (f"call_{number}" for number in count(1))
         fits = _ID.fullmatch(call.id) and call.id not in taken
         call_id = call.id if fits else next(number for number in free if number not in taken)
         taken.add(call_id)
         yield call._replace(id=call_id)
+
+
+def _read_out(call: InvalidToolCall) -> dict[str, Any] | None:
+    """Return arguments that stand whole in a code fence or before further text; an object that broke off is none."""
+    is_named, text = bool(call["name"]), call["args"] or ""
+    return leading_object(text) if is_named and not is_unreasonable(text.encode(errors="replace")) else None
 
 
 def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:

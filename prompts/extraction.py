@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from mnemic.prompts.conversation import Line, People, as_data, render_lines, single_line
-from mnemic.prompts.loader import Step, StepOutput, load_prompt
+from mnemic.prompts.loader import Otherwise, Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
 
 #: Reflections rest on what users say; so much of the rest tells what they answer. It saves a tenth of the prompt.
@@ -58,6 +58,20 @@ class ExtractionInput:
         }
 
 
+#: An importance that cannot be read says nothing: the middle of the range.
+_Importance = Annotated[int, Otherwise(3), Field(description="1 trivial to 5 vital")]
+#: A draft without the flag may hold what was said in confidence: private narrows its readers to its own user.
+_Private = Annotated[bool, Otherwise(True)]
+#: The narrowest scope that a draft may name.
+_Shared = Annotated[Literal["user", "group", "agent"], Otherwise("user")]
+#: An unknown name is stored as the default category.
+_Category = Annotated[str, Otherwise("")]
+#: A draft without sources is refused later, with its reason.
+_Sources = Annotated[list[int], Otherwise([])]
+#: Without the flag, messages that no draft cites keep their text.
+_NothingElse = Annotated[bool, Otherwise(False), Field(description="whether the other messages hold nothing")]
+
+
 class _Draft(StepOutput):
     #: Asked for where there are several.
     group: int = Field(default=0, description="where scope is group: its number; else 0")
@@ -67,30 +81,30 @@ class FactDraft(_Draft):
     """One fact as a model or a rule proposes it."""
 
     content: str = Field(description="one self-contained sentence in the third person, at most 30 words")
-    subject: str = Field(description="the name of who or what it is about")
-    scope: Literal["user", "group", "agent"]
-    category: str
-    importance: int = Field(description="1 trivial to 5 vital")
-    private: bool
-    provenance: Literal["asserted", "inferred"]
-    messages: list[int] = Field(description="numbers of the messages it comes from")
+    subject: Annotated[str, Otherwise("")] = Field(description="the name of who or what it is about")
+    scope: _Shared
+    category: _Category
+    importance: _Importance
+    private: _Private
+    provenance: Annotated[Literal["asserted", "inferred"], Otherwise("inferred")]
+    messages: _Sources = Field(description="numbers of the messages it comes from")
 
 
 class ExtractFactsOutput(StepOutput):
     """All facts of the conversation."""
 
     facts: list[FactDraft]
-    nothing_else: bool = Field(description="whether the other messages hold nothing")
+    nothing_else: _NothingElse
 
 
 class ReflectionDraft(_Draft):
     """One reflection as a model or a rule proposes it."""
 
     content: str = Field(description="one self-contained sentence in the third person, at most 35 words")
-    category: str
-    importance: int = Field(description="1 trivial to 5 vital")
-    private: bool
-    messages: list[int] = Field(description="numbers of the messages it rests on")
+    category: _Category
+    importance: _Importance
+    private: _Private
+    messages: _Sources = Field(description="numbers of the messages it rests on")
 
 
 class ExtractReflectionsOutput(StepOutput):
@@ -100,22 +114,22 @@ class ExtractReflectionsOutput(StepOutput):
     group: list[ReflectionDraft]
     user: list[ReflectionDraft]
     session: list[ReflectionDraft]
-    episode: str = Field(description="1-2 sentences in the past tense; may be empty")
-    nothing_else: bool = Field(description="whether the other messages hold nothing")
+    episode: Annotated[str, Otherwise("")] = Field(description="1-2 sentences in the past tense; may be empty")
+    nothing_else: _NothingElse
 
 
 class ObservationDraft(ReflectionDraft):
     """One observation as a model or a rule proposes it."""
 
     content: str = Field(description="a self-contained text in the third person, at most 50 words")
-    scope: Literal["user", "group", "agent"]
+    scope: _Shared
 
 
 class ExtractObservationsOutput(StepOutput):
     """All observations of the conversation."""
 
     observations: list[ObservationDraft]
-    nothing_else: bool = Field(description="whether the other messages hold nothing")
+    nothing_else: _NothingElse
 
 
 class ShownFact(NamedTuple):
@@ -168,10 +182,10 @@ class Decision(StepOutput):
     """What happens with one new fact."""
 
     fact: int = Field(description="number of the new fact")
-    reason: str = Field(description="why, in at most 20 words")
+    reason: Annotated[str, Otherwise("")] = Field(description="why, in at most 20 words")
     event: Literal["ADD", "UPDATE", "DELETE", "NONE"]
-    known: list[int] = Field(description="numbers of all known facts it updates, ends or repeats; empty for ADD")
-    text: str = Field(description="the sentence to store; empty for NONE")
+    known: _Sources = Field(description="numbers of all known facts it updates, ends or repeats; empty for ADD")
+    text: Annotated[str, Otherwise("")] = Field(description="the sentence to store; empty for NONE")
 
 
 class DecideOutput(StepOutput):

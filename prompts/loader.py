@@ -2,10 +2,10 @@
 
 import re
 from importlib.resources import files
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.model_settings import Tier
@@ -23,10 +23,30 @@ class StepInput(Protocol):
         """The values of the prompt's slots, escaped."""
 
 
+class Otherwise(NamedTuple):
+    """Mark of an output's field: the value that stands for a missing or unreadable one. No schema shows it."""
+
+    value: Any
+
+
 class StepOutput(BaseModel):
-    """What a model answers, or a part of it; a field too many is refused."""
+    """What a model answers, or a part of it; a field too many is refused.
+
+    Before an answer comes here, `models/reading.py` drops unknown fields and mends values that have one meaning.
+    """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    _unreadable: int = PrivateAttr(default=0)
+
+    @property
+    def unreadable(self) -> int:
+        """Number of list entries that were left out because they could not be read."""
+        return self._unreadable
+
+    def note_unreadable(self, count: int) -> None:
+        """Set the number of list entries that were left out."""
+        self._unreadable = count
 
 
 In = TypeVar("In", bound=StepInput)

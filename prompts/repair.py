@@ -33,6 +33,7 @@ REPAIR: Final = "Your last answer could not be used: {advice} Answer anew."
 AS_JSON: Final = "Answer with one JSON object of this JSON schema, and with nothing else:\n{schema}"
 #: What is wrong with a draft.
 _PROBLEMS: Final[Mapping[str, str]] = {
+    "unreadable": "lack a field of the schema, or have another value in it",
     "no_source": "cite no line of the conversation",
     "not_own_words": "say of somebody what nobody said of themselves",
     "not_in_conversation": "hold a number that is nowhere in the conversation",

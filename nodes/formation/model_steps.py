@@ -164,6 +164,7 @@ async def _drafts(
         nothing_else, private = answer.nothing_else, state["private"]
         builder = MemoryBuilder(resolver, resources.categories, step.prompt, known, nothing_else, private, shown)
         add(builder, answer)
+        builder.refuse_unreadable(answer.unreadable)
         return builder
 
     asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())

@@ -165,6 +165,13 @@ class MemoryBuilder:
         for draft in sorted(output.observations, key=lambda draft: _WIDEST_FIRST.index(draft.scope)):
             self._add_reflection(draft.scope, draft)
 
+    def refuse_unreadable(self, count: int) -> None:
+        """Count drafts that could not be read; the messages they rest on are unknown, so that none is without facts."""
+        if count:
+            self.checks["refused"] += count
+            self.refused["unreadable"] += count
+            self.nothing_else = False
+
     def flaw(self) -> Flaw | None:
         """Return why the answer needs a repair: a draft without a source, most drafts refused, or an empty answer."""
         drafts = self.checks.total()

@@ -1,8 +1,10 @@
 """Structured output through real clients: every way in which an answer can be wrong, and every way to have none."""
 
 import json
+import random
 import re
 import socket
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -77,7 +79,7 @@ def check_quotes_nothing(error: ModelError) -> None:
 # -- answers
 
 
-def tool_call(arguments: str) -> dict[str, Any]:
+def tool_call(arguments: Any) -> dict[str, Any]:
     call = {"id": "call_1", "type": "function", "function": {"name": "Note", "arguments": arguments}}
     return {"content": None, "tool_calls": [call]}
 
@@ -87,12 +89,18 @@ BAD_TEXTS = {
     "half of the JSON": f'{{"text": "{SECRET}", "sta',
     "an empty object": "{}",
     "a wrong type": json.dumps({"text": SECRET, "stars": SECRET}),
-    "a field too many": json.dumps({"text": "x", "stars": 1, SECRET: 1}),
+    "another record": json.dumps({SECRET: SECRET, "rows": [1, 2]}),
+    "a list of records": json.dumps([GOOD.model_dump()]),
     "not an object": json.dumps([SECRET]),
     "nothing": "",
     "brackets without end": "[" * 20_000,
     "too long": json.dumps({"text": "".join(f"{SECRET} {n}, " for n in range(5000)), "stars": 1}),
     "one thing repeated": json.dumps({"text": SECRET * 300, "stars": 1}),
+}
+LOST_USAGE = {
+    ("json_schema", "filtered"),
+    ("function_calling", "not an object"),
+    ("function_calling", "a list of records"),
 }
 BAD_MESSAGES: dict[str, Answer] = {
     "empty": "",
@@ -120,8 +128,12 @@ async def test_one_repair_mends_a_flawed_answer(
 
     assert note == GOOD
     assert usage.calls == 2
-    # The clients keep the usage of these two to themselves.
-    lost = (method, name) in {("json_schema", "filtered"), ("function_calling", "not an object")}
+    # The clients keep the usage of these to themselves.
+    lost = (method, name) in {
+        ("json_schema", "filtered"),
+        ("function_calling", "not an object"),
+        ("function_calling", "a list of records"),
+    }
     assert (usage.input_tokens, usage.output_tokens) == ((100, 10) if lost else (200, 20))
     first, second = (request["messages"] for request in endpoint.chat_requests)
     assert second[: len(first)] == first
@@ -140,6 +152,55 @@ async def test_a_flaw_that_stays_is_a_typed_failure_without_contents(
 
     assert len(endpoint.chat_requests) == 2
     check_quotes_nothing(caught.value)
+
+
+WHOLE = GOOD.model_dump_json()
+ANOTHER = json.dumps({"text": "A draft.", "stars": 1})
+WRAPPED = {
+    "thoughts": f'<think>{ANOTHER} or better three stars: {{"text": </think>{WHOLE}',
+    "thoughts whose beginning the template holds": f"Hm, {ANOTHER}. Better three.\n</think>\n\n{WHOLE}",
+    "a code fence": f"```json\n{WHOLE}\n```",
+    "words around it": f"Here is the note [as asked] for {{you}}:\n{WHOLE}\nShall I {{go on}}?",
+    "a trailing object": f'{WHOLE}\n{{"done": true}}',
+    "a trailing object with a part of the fields": f'{WHOLE} {{"stars": 5}}',
+    "an earlier draft": f"{ANOTHER}\n\nOr better:\n{WHOLE}",
+    "half of an emoji": WHOLE.replace("swims.", "swims.\\ud83d"),
+    "a broken line": WHOLE.replace("Mara swims.", "Mara\nswims."),
+    "an object around it": json.dumps({"answer": GOOD.model_dump()}),
+    "a call as text": json.dumps({"name": "Note", "arguments": WHOLE}),
+    "JSON in JSON": json.dumps(WHOLE),
+    "a field too many": json.dumps({**GOOD.model_dump(), SECRET: 1}),
+    "a number as a text": json.dumps({"text": "Mara swims.", "stars": " 3 "}),
+    "the end of thoughts in a text": json.dumps({"text": "Mara </think> swims.", "stars": 3}),
+}
+
+
+def read_as_good(note: Note) -> bool:
+    words = re.findall(r"Mara|swims", note.text)
+    return (words, note.stars) == (["Mara", "swims"], 3)
+
+
+@pytest.mark.parametrize("method", ["json_schema", "function_calling", "text", "a text in place of a call"])
+async def test_a_good_answer_is_read_out_of_any_wrapping(endpoint: LoopbackModel, method: str) -> None:
+    asked: Any = "function_calling" if method == "a text in place of a call" else method
+    answers: dict[str, Any] = {
+        **WRAPPED,
+        **({"a call's object": GOOD.model_dump()} if method == "function_calling" else {}),
+    }
+    for name, text in answers.items():
+        endpoint.answer("Note", tool_call(text) if method == "function_calling" else text)
+        note, usage = await ask(endpoint.base_url, asked)
+        assert (read_as_good(note), usage.calls) == (True, 1), name
+
+
+async def test_a_text_of_many_brackets_is_refused_in_bounded_time(endpoint: LoopbackModel) -> None:
+    letters = random.Random(1)
+    nested = "".join(f'{{"{letters.randrange(10**9)}": [' for _ in range(3000))
+    endpoint.answer("Note", nested, "".join(f"{{{letters.randrange(10**9)} " for _ in range(5000)))
+    began = time.process_time()
+    with pytest.raises(ModelOutputError, match="broken JSON"):
+        await ask(endpoint.base_url)
+    assert time.process_time() - began < 5
 
 
 async def test_the_schema_is_strict_temperature_and_length_are_bounded_and_a_call_without_usage_is_counted(
@@ -278,9 +339,25 @@ async def test_what_will_be_refused_again_counts_as_an_answer_that_cannot_be_use
     assert type(await failed(error)) is ModelOutputError
 
 
-async def test_a_good_answer_of_another_provider_is_read() -> None:
-    call = {"name": "Note", "args": GOOD.model_dump(), "id": "1", "type": "tool_call"}
+def called(arguments: Any) -> dict[str, Any]:
+    return {"name": "Note", "args": arguments, "id": "1", "type": "tool_call"}
 
-    result = await run_step(NOTE, Given(), Always(BrassChat(behave=lambda: AIMessage("", tool_calls=[call]))))
 
-    assert result.output == GOOD
+OTHERS_ANSWERS = {
+    "a call": AIMessage("", tool_calls=[called(GOOD.model_dump())]),
+    "the second of two calls": AIMessage("", tool_calls=[called({"note": 1}), called(GOOD.model_dump())]),
+    "a call that its package could not read": AIMessage(
+        "", invalid_tool_calls=[{"name": "Note", "args": f"```{WHOLE}```", "id": "1", "error": None}]
+    ),
+    "a text beside a broken call": AIMessage(
+        WHOLE, invalid_tool_calls=[{"name": "Note", "args": '{"text": "Ma', "id": "1", "error": None}]
+    ),
+    "blocks": AIMessage([{"type": "thinking", "thinking": ANOTHER}, WHOLE[:9], {"type": "text", "text": WHOLE[9:]}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", OTHERS_ANSWERS.values(), ids=OTHERS_ANSWERS)
+async def test_a_good_answer_of_another_provider_is_read(answer: AIMessage) -> None:
+    result = await run_step(NOTE, Given(), Always(BrassChat(behave=lambda: answer)))
+
+    assert (result.output, result.usage.calls) == (GOOD, 1)
