@@ -33,6 +33,8 @@ class SimilarFact:
     version: int
     scope_key: str
     subject: str
+    subject_user_id: str | None
+    category: str
     content: str
     dated: datetime
     #: A protected fact counts as known, and no decision may close it.

@@ -120,7 +120,7 @@ class FormationOutput(TypedDict, total=False):
     repeated: int
     #: Texts that passed the validator at once, were trimmed, were refused.
     checks: Annotated[dict[str, int], add_counts]
-    #: Drafts that were refused, by what was wrong with them.
+    #: Drafts that were refused, by what was wrong with them; `unrelated`: known facts that a decision was not to name.
     refused: Annotated[dict[str, int], add_counts]
     #: Messages that were formed and that no memory and no word of the model accounts for: their words are kept.
     unaccounted: int

@@ -14,6 +14,7 @@ from mnemic.models.structured import run_step
 from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
+from mnemic.operations.formation.closings import without_unrelated
 from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
 from mnemic.operations.formation.selection import most_important
 from mnemic.operations.messages.transcript import group_names, others_words, speakers
@@ -90,10 +91,11 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
     answer, used = await metered(resources, identity, deciding)
     spent = spent_on(used, resources.settings.model_prices)
+    related, unrelated = without_unrelated(facts, candidates, answer.decisions, resources.embedder.bands)
     outcome = apply_decisions(
         facts,
         candidates,
-        answer.decisions,
+        related,
         closings=closings_allowed(batch, settings.closings_per_message),
         others={"group": others_words(batch, identity, "group"), "agent": others_words(batch, identity, "agent")},
     )
@@ -104,6 +106,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         "closing": [*outcome.closing.values()],
         "repeated": state["repeated"] + len(facts) - len(outcome.facts),
         "repeats": [*state["repeats"], *outcome.repeats],
+        **({"refused": {"unrelated": unrelated}} if unrelated else {}),
         **({"spent": spent} if spent else {}),
     }
 

@@ -109,6 +109,8 @@ def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float] 
                 version=0,
                 scope_key=fact.scope_key,
                 subject=fact.subject,
+                subject_user_id=fact.subject_user_id,
+                category=fact.category,
                 content=fact.content,
                 dated=fact.valid_from,
                 protected=False,

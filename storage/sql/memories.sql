@@ -236,8 +236,9 @@ with /*more*/told as materialized (
            as (scope_keys text[], subject text, user_id text, category text, content text)) with ordinality
            as n(vec, scope_keys, subject, user_id, category, content, place)
 )
-select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.content, m.valid_from as dated,
-       m.utc_offset, m.protected, m.private, m.importance::integer, coalesce(1 - e.distance, 0) as similarity
+select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.subject_user_id, m.category,
+       m.content, m.valid_from as dated, m.utc_offset, m.protected, m.private, m.importance::integer,
+       coalesce(1 - e.distance, 0) as similarity
   from given n
  cross join lateral (
        -- each way ranks by itself, and the sum counts

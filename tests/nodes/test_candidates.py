@@ -8,9 +8,11 @@ import pytest
 
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
+from mnemic.operations.formation.closings import without_unrelated
 from mnemic.operations.formation.decisions import apply_decisions
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import load_categories
+from mnemic.policy.formation.bands import Bands
 from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import Decision
 from mnemic.service.memory import Mnemic
@@ -104,7 +106,9 @@ async def test_both_sides_are_shown_whole_and_facts_of_one_batch_are_not_known(
 async def test_several_facts_of_several_scope_keys_end_at_once_and_stay_readable(
     memory: Mnemic, model: LoopbackModel, resources: Resources
 ) -> None:
-    await known(resources, *HIDDEN.values())
+    texts = ("She rents a flat in Bergen.", "Ana wohnt in Bergen.")
+    office = replace(HIDDEN["the group's"], content="Ana sits in the Bergen office.")
+    await known(resources, *(about(text, category="tasks") for text in texts), office)
     await learn(memory, model, MOVED, made=[decision(1, "DELETE", 1, 2, 3)])
 
     everything = await memory.memories(ANA, ["fact"], with_closed=True)
@@ -162,7 +166,8 @@ def similar(place: int, content: str, number: int, key: str = "user:ana", simila
     new = about(content, key=key)
     return SimilarFact(
         place=place, id=type(new.id)(int=number), version=1, scope_key=key, subject="Ana",
-        content=content, dated=MORNING, protected=False, private=False, importance=3, similarity=similarity,
+        subject_user_id=new.subject_user_id, category=new.category, content=content, dated=MORNING, protected=False,
+        private=False, importance=3, similarity=similarity,
     )  # fmt: skip
 
 
@@ -189,6 +194,50 @@ def test_what_is_close_by_words_or_meaning_is_shown_and_of_the_rest_the_likelies
     close = [similar(0, "Ana paints Petrel, a dinghy.", 7, similarity=0.1), similar(0, "Sie segelt gern.", 8)]
     kept = worth_showing([new], {new.id: [*far, *close]}, {}, fallback=0.55, least=least, most_tokens=1000)
     assert sorted(old.id.int for old in kept[new.id]) == shown
+
+
+LAMP = about("Ana bought a red lamp.", category="activity")
+UNRELATED = {
+    "a single far fact": ([("Ana is allergic to peanuts.", 0.64)], [1]),
+    "the nearest of many": ([(f"Ana {what}.", 0.6 + place / 100) for place, what in enumerate(
+        ["lives in a flat", "is a nurse", "drives a van", "plays a violin", "swims on Sundays"])], [5]),
+    "all of them": ([("Ana is allergic to peanuts.", 0.6), ("Ana sings.", 0.7), ("Ana has a dog.", 0.65)], [1, 2, 3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("event", ["DELETE", "UPDATE", "NONE"])
+@pytest.mark.parametrize(("old", "named"), UNRELATED.values(), ids=UNRELATED)
+def test_a_fact_that_has_nothing_but_its_person_in_common_is_not_named(
+    old: list[tuple[str, float]], named: list[int], event: Any
+) -> None:
+    near = {LAMP.id: [similar(0, text, place, similarity=at) for place, (text, at) in enumerate(old, start=1)]}
+    made = [Decision(fact=1, reason="", event=event, known=named, text=LAMP.content)]
+    related, refused = without_unrelated([LAMP], near, made, Bands(auto=0.95, check=0.69, fallback=0.67))
+    outcome = apply_decisions([LAMP], near, related, closings=9, others={})
+    assert (outcome.closing, [*outcome.facts.values()], refused) == ({}, [LAMP], len(named))
+
+
+RELATED = {
+    "a word": ("Ana's red lamp is broken.", 0.1, "activity", 0.7),
+    "a number": ("Ana paid 4471 for it.", 0.1, "activity", 0.7),
+    "far nearer than others": ("She owns another lantern.", 0.75, "goals", 0.6),
+    "nearer than others in its category": ("She owns another lantern.", 0.66, "activity", 0.6),
+    "another language": ("Ela comprou uma lanterna.", 0.61, "goals", 0.6),
+}
+
+
+@pytest.mark.parametrize(("new", "at", "category", "others"), RELATED.values(), ids=RELATED)
+def test_a_word_a_number_or_nearness_in_comparison_lets_a_fact_be_closed(
+    new: str, at: float, category: str, others: float
+) -> None:
+    fact_ = about(new, category="activity")
+    old = replace(similar(0, "Ana bought a red lamp for 4471 crowns.", 1, similarity=at), category=category)
+    rest = [
+        similar(0, f"Ana has {what}.", n, similarity=others - n / 50) for n, what in enumerate(["a cat", "hens"], 2)
+    ]
+    made = [Decision(fact=1, reason="", event="DELETE", known=[1], text="")]
+    bands = Bands(auto=0.95, check=0.69, fallback=0.67)
+    assert without_unrelated([fact_], {fact_.id: [old, *rest]}, made, bands) == (made, 0)
 
 
 def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:

@@ -111,7 +111,10 @@ DECIDED: dict[str, tuple[list[str], list[str], list[Decision], list[str], list[s
         [OSLO], ["Ana lives in Turin."], [decision(1, "DELETE", 1, text="Ana lives in Turin with Bo.")],
         ["Ana lives in Turin."], [OSLO],
     ),
-    "several at once": ([OSLO, GOAT], [BERGEN], [decision(1, "DELETE", 1, 2)], [BERGEN], [GOAT, OSLO]),
+    "several at once": ([OSLO, CAT], [BERGEN], [decision(1, "DELETE", 1, 2)], [BERGEN], [OSLO, CAT]),
+    "one of two that has nothing to do with it": (
+        [OSLO, GOAT], [BERGEN], [decision(1, "DELETE", 1, 2)], [BERGEN, GOAT], [OSLO]
+    ),
     "a repeat": ([OSLO], [AGAIN], [decision(1, "NONE", 1)], [OSLO], []),
     "a repeat and an end of the same": (
         [OSLO], [AGAIN, TURIN], [decision(1, "NONE", 1), decision(2, "DELETE", 1, text=TURIN)], [TURIN], [OSLO]

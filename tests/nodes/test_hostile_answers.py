@@ -1,10 +1,12 @@
 """A model that is misled, or means harm, does bounded damage: on its own word it shares, deletes and founds nothing."""
 
+import json
 import random
 import re
 import string
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from mnemic.prompts.extraction import Decision, FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
+from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel, schema_name
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -119,6 +122,104 @@ async def test_what_the_database_would_refuse_never_gets_there(memory: Mnemic, m
     assert kept.subject.startswith("Ana and so on")
     assert len(kept.subject) <= 100
     assert await contents(memory, ANA, "reflection") == ["Ana greets people."]
+
+
+# -- a field in another form costs no draft, and an unreadable draft costs itself alone
+
+BOATS, TEA = "Ana has two boats.", "Ana drinks green tea."
+WITHOUT = object()
+#: A field of the second draft, what a model writes there, and what is stored.
+SPOILED: list[tuple[str, Any, dict[str, Any]]] = [
+    ("importance", "high", {"importance": 3}),
+    ("importance", " 4 ", {"importance": 4}),
+    ("importance", 4.0, {"importance": 4}),
+    ("importance", 9, {"importance": 5}),
+    ("importance", None, {"importance": 3}),
+    ("private", "false", {"private": False}),
+    ("private", 0, {"private": False}),
+    ("private", "TRUE", {"private": True}),
+    ("private", WITHOUT, {"private": True}),
+    ("private", "perhaps", {"private": True}),
+    ("scope", " User ", {}),
+    ("scope", "everybody", {"scope_key": "user:ana"}),
+    ("scope", WITHOUT, {"scope_key": "user:ana"}),
+    ("category", WITHOUT, {"category": "knowledge"}),
+    ("provenance", "guessed", {"provenance": "inferred"}),
+    ("subject", None, {"subject": "?"}),
+    ("messages", 2, {}),
+    ("messages", ["2", "[2]"], {}),
+    ("messages", "[2]", {}),
+    ("messages", [2.0, None, True], {}),
+    ("mood", "calm", {}),
+    ("content", [TEA], {}),
+]
+
+
+def spoiled(field: str, value: Any) -> dict[str, Any]:
+    """An answer whose second draft has this value in a field."""
+    answer = facts(fact(BOATS, 1, scope="group"), fact(TEA, 2, scope="group", category="knowledge")).model_dump()
+    draft = answer["facts"][1]
+    draft[field] = value
+    if value is WITHOUT:
+        del draft[field]
+    return answer
+
+
+async def formed(memory: Mnemic, model: LoopbackModel, answer: Any, place: int) -> tuple[FormationOutput, Identity]:
+    """A formation of two messages, of an agent of its own, with this answer of the fact step."""
+    who = identity("ana", agent=f"harbor{place}", session="s1")
+    model.answer(FACTS, json.dumps(answer))
+    await memory.observe(who, turns("I have two boats.", "I drink green tea."))
+    model.chat_requests.clear()
+    (run,) = await memory.form(who)
+    return run, who
+
+
+async def test_a_value_of_one_meaning_is_mended_and_another_one_gets_the_safe_default(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    for place, (field, value, stored) in enumerate(SPOILED):
+        run, who = await formed(memory, model, spoiled(field, value), place)
+        tea = {item.content: item for item in await memory.memories(who, ["fact"])}[TEA]
+        assert (asked(model).count(FACTS), run["refused"]) == (1, {}), (field, value)
+        assert {name: getattr(tea, name) for name in stored} == stored, (field, value)
+
+
+async def test_an_unreadable_draft_costs_itself_alone_and_is_counted(memory: Mnemic, model: LoopbackModel) -> None:
+    for place, (field, value) in enumerate([("content", WITHOUT), ("content", {"is": TEA}), ("content", None)]):
+        run, who = await formed(memory, model, spoiled(field, value), place)
+        assert (asked(model).count(FACTS), run["refused"]) == (1, {"unreadable": 1}), value
+        assert await contents(memory, who) == [BOATS]
+        assert run["unaccounted"] == 1  # the model's word that nothing else is there does not cover it
+
+
+async def test_the_list_alone_and_an_answer_without_its_flag_are_read(memory: Mnemic, model: LoopbackModel) -> None:
+    whole = facts(fact(BOATS, 1), fact(TEA, 2)).model_dump()
+    shapes: list[Any] = [whole["facts"], {"facts": whole["facts"]}, {**whole, "facts": json.dumps(whole["facts"])}]
+    for place, answer in enumerate(shapes):
+        _, who = await formed(memory, model, answer, place)
+        assert await contents(memory, who) == sorted([BOATS, TEA])
+    run, who = await formed(memory, model, {"facts": whole["facts"][0]}, len(shapes))
+    assert (await contents(memory, who), run["unaccounted"]) == ([BOATS], 1)
+
+
+async def test_decisions_and_reflections_are_read_as_generously(memory: Mnemic, model: LoopbackModel) -> None:
+    await form(memory, model, fact(LISBON))
+    made = {"fact": "1", "event": "delete", "known": 1, "why": "moved"}
+    model.answer(REFLECTIONS, json.dumps({"user": [{"content": "Ana greets people.", "messages": "1"}, "Ana is shy."]}))
+    model.answer(FACTS, facts(fact(PORTO)))
+    model.answer(DECISIONS, json.dumps([made, {"fact": 2, "event": "destroy", "known": [1]}]))
+    run = await form_again(memory)
+
+    assert await contents(memory, ANA) == [PORTO]
+    assert await contents(memory, ANA, "reflection") == ["Ana greets people."]
+    assert run["refused"] == {"unreadable": 1}
+
+
+async def form_again(memory: Mnemic) -> FormationOutput:
+    await memory.observe(ANA, turns(PORTO, *["Well."] * 9, minutes=999))
+    (run,) = await memory.form(ANA)
+    return run
 
 
 # -- the categories in force are those a model is offered, and no memory gets another one from it
