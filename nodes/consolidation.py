@@ -107,8 +107,8 @@ async def write_consolidation(
 ) -> ConsolidationState:
     """The new text, in at most two calls: what is too long, loses details or says what has ended is sent back once.
 
-    A text over the limit, empty, degenerate or with a sentence that no longer holds is refused after the second;
-    nothing changes.
+    A text over the limit, empty, degenerate, with a sentence that no longer holds or without most of its sources is
+    refused after the second. Then nothing changes: the reflections stay in context, and are tried again after a wait.
     """
     identity, current = identity_of(runtime), state["current"]
     zone = resources.zone_of(identity)
@@ -132,7 +132,7 @@ async def write_consolidation(
         answer, used = await metered(resources, identity, writing)
         spent += spent_on(used, resources.settings.model_prices)
         draft = clean_text(answer.text)
-        verdict = judged(draft, step_input)
+        verdict = judged(draft, step_input, resources.settings.consolidation_min_kept_share)
         usable += [] if verdict.why else [(verdict.kept.share, draft)]
         if not verdict.to_mend:
             break

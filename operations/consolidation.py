@@ -1,8 +1,9 @@
 """What a draft of a living text is worth: whether it can be stored, what it keeps, and what is to be mended."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.retention import Retention, retention, wanted_share
 from mnemic.policy.text.shape import MAX_TEXT_BYTES
 from mnemic.policy.text.words import sentences
@@ -12,12 +13,15 @@ from mnemic.prompts.write_consolidation import (
     LACKING,
     MOST_DETAILS,
     STILL_SAID,
+    TOO_LITTLE,
     TOO_LONG,
     WriteConsolidationInput,
 )
 from mnemic.state.records import Outdated
 
-_Problem = Literal["too_long", "empty", "degenerate", "outdated"]
+_Problem = Literal["too_long", "empty", "degenerate", "outdated", "lossy"]
+#: A text in other words has fewer distinct words than its sources, where it has all of their details.
+_WORDS_PER_DETAIL: Final = 0.5
 
 
 class Verdict(NamedTuple):
@@ -30,8 +34,14 @@ class Verdict(NamedTuple):
     to_mend: list[str]
 
 
-def judged(draft: str, given: WriteConsolidationInput) -> Verdict:
-    """Everything that is wrong with a draft, so that one repair can mend all of it."""
+def judged(draft: str, given: WriteConsolidationInput, min_share: float) -> Verdict:
+    """Return everything that is wrong with a draft, so that one repair can mend all of it.
+
+    Args:
+        draft: the new text.
+        given: the step's input.
+        min_share: share of the sources' details, and half of it of their distinct words, below which a text is refused.
+    """
     ended = [text for row in given.outdated for text in (row.content, row.part)]
     sources = [given.current, *(memory.content for memory in given.reflections if memory.content not in ended)]
     wanted, kept = wanted_share(sources, given.word_limit), retention(sources, draft, ended)
@@ -49,7 +59,16 @@ def judged(draft: str, given: WriteConsolidationInput) -> Verdict:
         to_mend.append(STILL_SAID.format(texts=" ".join(still)))
     if lacking := kept.lacking(wanted):
         to_mend.append(LACKING.format(details=", ".join(lacking[:MOST_DETAILS])))
+    if not why and _loses_most(draft, sources, ended, kept.share, min(min_share, wanted)):
+        why.append("lossy")
+        to_mend.append(TOO_LITTLE)
     return Verdict(why[0] if why else None, kept, to_mend)
+
+
+def _loses_most(draft: str, sources: Sequence[str], ended: Sequence[str], kept_share: float, min_share: float) -> bool:
+    """Return whether a text keeps too little, by details, or by its number of distinct words in any language."""
+    told = content_tokens("\n".join(sources)) - content_tokens("\n".join(ended))
+    return kept_share < min_share or len(content_tokens(draft)) < _WORDS_PER_DETAIL * min_share * len(told)
 
 
 def _still_said(draft: str, outdated: Sequence[Outdated]) -> list[str]:

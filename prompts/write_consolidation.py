@@ -13,6 +13,7 @@ from mnemic.state.records import Memory, Outdated
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
 LACKING: Final = "It lacks these details, as far as they still hold: {details}. Make room for them by shorter words."
 TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed. Drop what is trivial or past."
+TOO_LITTLE: Final = "It keeps next to nothing of the text and the reflections. Write down all that still holds."
 STILL_SAID: Final = "It still says what is no longer true: {texts}"
 #: Details named to the model; more of them would drown the rest.
 MOST_DETAILS: Final = 40

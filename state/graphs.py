@@ -77,7 +77,7 @@ class ConsolidationResult(TypedDict, total=False):
     #: Share of names, numbers, dates and quoted words kept; 1.0 where nothing was written.
     kept_share: float
     #: Why the text was refused.
-    problem: Literal["too_long", "empty", "degenerate", "outdated"] | None
+    problem: Literal["too_long", "empty", "degenerate", "outdated", "lossy"] | None
     spent: Annotated[list[Spent], join_spent]
 
 

@@ -165,6 +165,9 @@ class Settings(ModelSettings):
     session_word_limit: Own[PositiveInt] = 400
     #: Reflections one consolidation takes in, the oldest first; several thresholds, and a prompt of bounded length.
     consolidation_reflections: PositiveInt = 50
+    #: Share of the details of its sources below which a new text is refused, and the reflections stay in context. Of
+    #: 13 texts of a careful reader (benchmarks/corpus) the one that kept least had 0.54.
+    consolidation_min_kept_share: Annotated[float, Field(ge=0, le=1)] = 0.3
 
     # -- refinement
     #: Tokens of one scope key's core memory above which a refinement is due, and what it shall come down to.

@@ -20,6 +20,7 @@ from tests.support.scripted import (
     reflection,
     reflections,
     say,
+    turns,
 )
 from tests.support.worlds import expire_leases, identity
 
@@ -165,6 +166,38 @@ async def test_all_that_is_wrong_with_a_draft_is_named_at_once(memory: Mnemic, m
     await consolidated(memory, model, " ".join(["Ana sails."] * 10), TEXT)
     revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
     assert all(part in revision for part in ("20 words; at most 18", "repeats", "Bo", "12", "Oslo"))
+
+
+PLAIN = [
+    f"Ana wants {what}."
+    for what in (
+        "short answers",
+        "examples first",
+        "no small talk",
+        "all prices rounded",
+        "questions answered directly",
+    )
+]
+DETAILED = [*WISHES, "Ana sails with Liv from berth 9 on 4 July."]
+
+
+@pytest.mark.parametrize("told", [DETAILED, PLAIN], ids=["details", "words"])
+async def test_a_text_that_keeps_next_to_nothing_leaves_the_reflections_and_is_not_asked_for_again_at_once(
+    memory: Mnemic, model: LoopbackModel, told: list[str]
+) -> None:
+    await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, threshold=len(told)))
+    model.answer(CONSOLIDATION, consolidation("Ana."))
+    model.answer(REFLECTIONS, reflections(user=[reflection(text) for text in told]))
+    await memory.observe(ANA, turns(*told))
+    (run,) = await memory.form(ANA)
+    assert [(one["outcome"], one["problem"]) for one in run["consolidations"]] == [("refused", "lossy")]
+    assert await contents(memory, ANA, "reflection") == sorted(told)
+    assert await contents(memory, ANA, "consolidation") == []
+    assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
+    assert asked(model).count(CONSOLIDATION) == 2
+
+    model.answer(CONSOLIDATION, consolidation("Ana."), consolidation(" ".join(told)))
+    assert (await memory.consolidate(ANA, KEY, force=True))["outcome"] == "saved"
 
 
 async def test_what_cannot_fit_is_not_asked_for(memory: Mnemic, model: LoopbackModel) -> None:
