@@ -215,7 +215,7 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
         model.answer(CONSOLIDATION, GARBAGE)
         with pytest.raises(ModelOutputError):
             await memory.consolidate(ANA, KEY, force=True)
-        model.answer(CONSOLIDATION, consolidation("Ana wants answers."))
+        model.answer(CONSOLIDATION, consolidation("Ana wants answers about the topics 0, 1, 2, 3, 4, 5, 6."))
         absorbed = [(await memory.consolidate(ANA, KEY, force=True))["absorbed"] for _ in range(4)]
     assert absorbed == [2, 4, 1, 0]
 
