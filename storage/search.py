@@ -1,6 +1,5 @@
 """The one search statement: candidates with their scores, not yet in order. The caller owns the transaction."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final, get_args
 from uuid import UUID
@@ -8,15 +7,13 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from mnemic.policy.recall.scoring import SearchSetup
+from mnemic.policy.text.questions import quoted_phrases, straight_quotes
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.times import at_offset
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
-_QUOTED = re.compile(r'"([^"]{2,200})"')
-#: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
-_STRAIGHT = str.maketrans("“”„", '"""')
 #: Kinds that any search looks through; reflections have an entry that counts once they are absorbed.
 _KINDS: Final = ("fact", "episode", "insight", "reflection", "message")
 #: Kinds that come only where their category is asked for by name.
@@ -40,7 +37,7 @@ async def search_candidates(
         vector: of the question, by the setup's model; None: the search goes by text alone.
         categories: the only ones that are searched.
     """
-    question = "" if request.search_type == "semantic" else request.query.translate(_STRAIGHT)
+    question = "" if request.search_type == "semantic" else straight_quotes(request.query)
     scopes = get_args(Scope) if request.scopes is None else request.scopes
     wanted = tuple(key for key in scoped.scope_keys if split_scope_key(key)[0] in scopes)
     on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
@@ -53,7 +50,7 @@ async def search_candidates(
         "importance_max": filters["importance_max"] or 5,
         "threshold": request.threshold,
         "question": question,
-        "phrases": _QUOTED.findall(question),
+        "phrases": quoted_phrases(question),
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
         "scope_keys": array_text(wanted),

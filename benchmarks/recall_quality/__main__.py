@@ -10,13 +10,16 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 
 from benchmarks.recall_quality.automatic import described, of_dialogues, of_examples
 from benchmarks.recall_quality.locomo import Conversation, read_conversations
 from benchmarks.recall_quality.measuring import Results, measure, opened
+from benchmarks.recall_quality.messages import telling_conversation
 from benchmarks.recall_quality.report import by_budget, by_category
+from benchmarks.recall_quality.storing import Kept
 
 
 def main() -> None:
@@ -28,6 +31,12 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console(width=200)
     console.print(f"Automatic search, example conversations: {described(of_examples())}", highlight=False)
+    if arguments.cache is not None:
+        arguments.cache.mkdir(parents=True, exist_ok=True)
+    messages = [telling_conversation()]
+    console.print("Messages that tell and ask at once, in eight languages, asked for later:")
+    measured = asyncio.run(_measured(messages, arguments.embedder, arguments.cache, ways=("messages",)))
+    _print(console, messages, measured)
     conversations = _read(arguments.data)
     if not conversations:
         console.print(
@@ -36,8 +45,6 @@ def main() -> None:
         )
         return
     console.print(f"Automatic search, these dialogues: {described(of_dialogues(conversations))}", highlight=False)
-    if arguments.cache is not None:
-        arguments.cache.mkdir(parents=True, exist_ok=True)
     _print(console, conversations, asyncio.run(_measured(conversations, arguments.embedder, arguments.cache)))
 
 
@@ -48,9 +55,11 @@ def _read(data: Path | str | None) -> list[Conversation]:
     return [conversation for file in files if file.is_file() for conversation in read_conversations(file)]
 
 
-async def _measured(conversations: Sequence[Conversation], embedder: str, cache: Path | None) -> Results:
+async def _measured(
+    conversations: Sequence[Conversation], embedder: str, cache: Path | None, ways: Sequence[Kept] = get_args(Kept)
+) -> Results:
     async with opened(embedder, cache) as resources:
-        return await measure(conversations, resources)
+        return await measure(conversations, resources, ways)
 
 
 def _print(console: Console, conversations: Sequence[Conversation], results: Results) -> None:

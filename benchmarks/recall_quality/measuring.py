@@ -22,10 +22,12 @@ from mnemic.state.settings import Settings
 Results = dict[Kept, dict[str, list[Score]]]
 
 
-async def measure(conversations: Sequence[Conversation], resources: Resources) -> Results:
+async def measure(
+    conversations: Sequence[Conversation], resources: Resources, ways: Sequence[Kept] = get_args(Kept)
+) -> Results:
     """Stores and asks; the conversations stay in the database under agents of their own."""
     results: Results = {}
-    for kept in get_args(Kept):
+    for kept in ways:
         found: dict[str, list[Score]] = defaultdict(list)
         for conversation in conversations:
             stored = await store(resources, conversation, kept)

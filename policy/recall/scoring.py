@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from mnemic.policy.text.questions import folded, only_asks
+from mnemic.policy.text.questions import folded, is_bare_question, is_question, only_asks, quoted_phrases, repeats
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.identity import display_name
 from mnemic.state.query import Candidate, Links, MemoryQuery
@@ -42,6 +42,10 @@ class Weights:
     session: float = 0.15
     #: Times the strength of the strongest relation to another candidate.
     related: float = 0.05
+    #: Multiplier for a message that only asks and holds no number.
+    asks: float = 0.8
+    #: Multiplier for a message with no other words than the question, if it may be that question asked before.
+    echo: float = 0.7
 
 
 WEIGHTS = Weights()
@@ -78,15 +82,27 @@ class RankingContext:
     #: Results of a category, at most.
     rag_lengths: Mapping[str, int]
     question: str = ""
+    #: Whether the question has a quoted phrase, which finds every message that holds it.
+    has_phrase: bool = False
 
-    def is_question(self, item: Candidate) -> bool:
-        """Whether a message only asks, or is the question itself, asked before: the same words, and no full stop."""
-        if item.kind != "message":
-            return False
-        if only_asks(item.content):
-            return True
-        is_short = len(item.content) <= 2 * len(self.question)
-        return is_short and item.content[-1:] not in ".。" and folded(item.content) == folded(self.question)
+    def question_weight(self, item: Candidate, weights: Weights) -> tuple[str, float]:
+        """Return the name and the multiplier of a message's rank as a question; 0 leaves it out.
+
+        Only a certain repetition is left out: the message ends with a question mark, or the question does and has the
+        same words in the same order. A message with a number, or without any mark, may be a statement.
+        """
+        if item.kind != "message" or self.has_phrase:
+            return "", 1.0
+        if not repeats(item.content, self.question):
+            return ("asks", weights.asks) if is_bare_question(item.content) else ("", 1.0)
+        asks, is_asked = only_asks(item.content), is_question(self.question)
+        has_number = any(char.isdigit() for char in item.content)
+        is_same = folded(item.content) == folded(self.question)
+        if item.content[-1:] in ".。" or not (asks or is_same) or (has_number and not is_asked):
+            return "", 1.0
+        if has_number or not (asks or is_asked):
+            return "echo", weights.echo
+        return "repetition", 0.0
 
 
 def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:
@@ -98,7 +114,12 @@ def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapp
     names = named.union(folded_words(display_name(self_id)) if self_id else ())
     lengths = {name: most for name, most in rag_lengths.items() if most < request.top_k + MOST_RELATED}
     return RankingContext(
-        names=names, self_id=self_id, top_k=request.top_k, rag_lengths=lengths, question=request.query
+        names=names,
+        self_id=self_id,
+        top_k=request.top_k,
+        rag_lengths=lengths,
+        question=request.query,
+        has_phrase=bool(quoted_phrases(request.query)),
     )
 
 
@@ -143,7 +164,7 @@ def ranked(candidates: Sequence[Candidate], links: Links, context: RankingContex
     messages = {entry.item.item_id: entry for entry in scored if entry.item.kind == "message"}
     if messages:
         _dedupe_message_and_facts(scored, messages, weights)
-    front = _allowed(sorted(scored, key=lambda entry: entry.order), context)
+    front = _allowed(_without_repetitions(scored, context, weights), context)
     ids = {entry.item.item_id for entry in scored}
     for entry in front:
         strengths = [strength for other, strength in links.get(entry.item.item_id, ()) if other in ids]
@@ -187,15 +208,15 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
             "neighbour": weights.neighbour * near[message_id],
             "in_session": weights.session * within[message.item.session_id] / best_session if best_session else 0.0,
         }
-        for entry, source, repeats in _shares(same, message):
+        for entry, source, is_repeated in _shares(same, message):
             total = entry.own + source + sum(added.values())
             known = best.get(entry.item.item_id)
-            if known is None or (repeats, total) > known[:2]:
-                best[entry.item.item_id] = repeats, total, {"source": source, **added}
+            if known is None or (is_repeated, total) > known[:2]:
+                best[entry.item.item_id] = is_repeated, total, {"source": source, **added}
     for entry in scored:
         if entry.item.item_id in best:
-            repeats, total, added = best[entry.item.item_id]
-            repeated = (weights.repeated - 1) * total if repeats else 0.0
+            is_repeated, total, added = best[entry.item.item_id]
+            repeated = (weights.repeated - 1) * total if is_repeated else 0.0
             entry.added |= {**added, "repeated": repeated}
             entry.score = total + repeated
 
@@ -235,17 +256,31 @@ def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
 # -- what is returned
 
 
-def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
-    """No more of a category than its length; many more than asked for, since relations may change their order.
+def _without_repetitions(scored: Iterable[_Scored], context: RankingContext, weights: Weights) -> list[_Scored]:
+    """Return the candidates in order without those that only repeat the question; questions are lowered.
 
-    A question is no answer. It has lifted what stands beside it by then, which mostly is one.
+    A question has lifted its neighbours by then, which often answer it.
     """
+    kept: list[_Scored] = []
+    for entry in scored:
+        name, weight = context.question_weight(entry.item, weights)
+        if weight == 0:
+            continue
+        if weight != 1:
+            entry.added[name] = (weight - 1) * entry.score
+            entry.score *= weight
+        kept.append(entry)
+    return sorted(kept, key=lambda entry: entry.order)
+
+
+def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
+    """No more of a category than its length; many more than asked for, since relations may change their order."""
     counts: Counter[str] = Counter()
     allowed: list[_Scored] = []
     for entry in ordered:
         category = entry.item.category
-        if len(allowed) == 2 * context.top_k + 10 or context.is_question(entry.item):
-            continue
+        if len(allowed) == 2 * context.top_k + 10:
+            break
         counts[category] += 1
         if counts[category] <= context.rag_lengths.get(category, context.top_k):
             allowed.append(entry)

@@ -10,11 +10,29 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 #: The end of a sentence after which a hasty writer goes on without a capital.
 _HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 
+#: Marks between clauses: the first clause of `I am vegan, what can I cook?` tells something.
+_CLAUSE_MARKS = frozenset(",;:–—，、；：،")
+_MAX_BARE_WORDS = 12
+_MAX_GREETING_CHARS = 40
+_PHRASE = re.compile(r'"([^"]{2,200})"')
+#: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
+_STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
+
 
 def folded(text: str) -> list[str]:
     """The words and numbers without case and accents, in order; apostrophes are straight."""
     letters = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
     return _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
+
+
+def straight_quotes(query: str) -> str:
+    """Return a query with straight quotation marks."""
+    return query.translate(_STRAIGHT_QUOTES)
+
+
+def quoted_phrases(query: str) -> list[str]:
+    """Return the phrases of a query that stand in quotation marks; each result holds them all."""
+    return _PHRASE.findall(straight_quotes(query))
 
 
 def spoken_sentences(text: str) -> Iterator[str]:
@@ -40,6 +58,21 @@ def only_asks(text: str) -> bool:
     """Whether a text asks and tells nothing but a greeting of at most two words."""
     telling = told(text)
     return telling != text and len(folded(telling)) < 3
+
+
+def is_bare_question(text: str) -> bool:
+    """Return whether a text only asks, in one clause of at most 12 words and without a number."""
+    if any(char.isdigit() or char in _CLAUSE_MARKS for char in text):
+        return False
+    return len(folded(text)) <= _MAX_BARE_WORDS and only_asks(text)
+
+
+def repeats(text: str, question: str) -> bool:
+    """Return whether a text has no word that the question lacks, besides a greeting of at most two words."""
+    if len(text) > 3 * len(question) + _MAX_GREETING_CHARS:
+        return False
+    extra = {*folded(text)} - {*folded(question)}
+    return not extra or (only_asks(text) and extra <= {*folded(told(text))})
 
 
 def told(text: str) -> str:
