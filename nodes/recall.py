@@ -2,20 +2,21 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.recall import read_standing, search_setup, warn_of_other_vectors
+from mnemic.operations.recall import fit_results, read_standing, search_setup, warn_of_other_vectors
 from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall.delta import SIGNS, header
 from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.shape import clean_question, count_tokens, fit
+from mnemic.policy.text.shape import clean_question, count_tokens
 from mnemic.prompts.memory_context import found_line, render_standing, render_turn
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
@@ -84,8 +85,10 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     wanted = [*best, *(item for item in fresh if item.related_to in kept)]
     # a sentence that was said twice of the same subject needs no second line: the first of each, in their order
     single = list({(item.subject, item.content): item for item in reversed(wanted)}.values())[::-1]
-    fitting = fit(single, tokens=lambda item: count_tokens(found_line(item)), budget=state["budget_tokens"] or 0)
+    fitting = fit_results(single, found_line, state["question"], state["budget_tokens"] or 0)
     resources.note_uses(identity, fitting)
+    # the output of a graph is checkpointed: a long message goes into it by its passage alone
+    fitting = [replace(item, content=item.shown) for item in fitting]
     return {"found": fitting, "degraded": None if vector else "text_only"}
 
 

@@ -1,7 +1,7 @@
 """What recall and query share: the standing part and the one search; and what somebody looks up by a request."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -13,7 +13,8 @@ from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
 from mnemic.policy.recall.delta import bullets
 from mnemic.policy.recall.scoring import SearchSetup, branch_weights, ranked, ranking_context, reciprocal
-from mnemic.policy.text.shape import clean_question, clip_text, count_tokens, fit
+from mnemic.policy.text.passages import excerpt, shortened
+from mnemic.policy.text.shape import CHARS_PER_TOKEN, clean_question, count_tokens, fit
 from mnemic.prompts.memory_context import dated_text, memory_line
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInputError
 from mnemic.state.identity import Identity
@@ -27,8 +28,10 @@ from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 
-#: Of a kept message, which may have 32,000 characters, a bullet shows the beginning; of a procedure every step counts.
+#: Characters of the passage that is shown of a longer message; of a procedure every step counts.
 MESSAGE_CHARS: Final = 500
+#: A passage of fewer characters is not worth its line.
+_MIN_PASSAGE_CHARS: Final = 120
 #: No history comes so far.
 _END: Final = 2**63 - 1
 #: The shortest line of a fact, a date and hardly more, has 16 characters.
@@ -90,7 +93,45 @@ async def search(
     candidates, links = await search_candidates(scoped, setup, request, vector, categories)
     if by_rank:
         candidates = reciprocal(candidates, weights, setup.settings.rrf_k)
-    return ranked(candidates, links, ranking_context(request, scoped.identity.user_id, setup.rag_lengths), weights)
+    context = ranking_context(request, scoped.identity.user_id, setup.rag_lengths)
+    passages = {item.item_id: item.piece for item in candidates}
+    return [
+        with_excerpt(item, passages[item.item_id], request.query)
+        for item in ranked(candidates, links, context, weights)
+    ]
+
+
+def with_excerpt(found: Found, piece: int, question: str) -> Found:
+    """Return the result; a long message with the passage that fits the question."""
+    if found.kind != "message" or len(found.content) <= MESSAGE_CHARS:
+        return found
+    return replace(found, excerpt=excerpt(found.content, piece, question, MESSAGE_CHARS))
+
+
+def fit_results(found: Sequence[Found], line: Callable[[Found], str], question: str, budget: int) -> list[Found]:
+    """Return the results whose lines fit into a budget of tokens; of a message too long for what is left, a passage."""
+    chosen: list[Found] = []
+    left = budget
+    for item in found:
+        size = count_tokens(line(item))
+        if size > left and item.kind == "message":
+            item = _fitted(item, line, question, left)
+            size = count_tokens(line(item))
+        if size <= left:
+            chosen.append(item)
+            left -= size
+    return chosen
+
+
+def _fitted(message: Found, line: Callable[[Found], str], question: str, left: int) -> Found:
+    """Return a message with its excerpt in place of its content, shortened if that is too long as well."""
+    passage = replace(message, content=message.shown)
+    excess = count_tokens(line(passage)) - left
+    max_chars = len(passage.content) - CHARS_PER_TOKEN * max(excess, 0)
+    if max_chars < _MIN_PASSAGE_CHARS:
+        return message
+    text = shortened(passage.content, question, max_chars)
+    return replace(passage, content=text, excerpt=text)
 
 
 async def warn_of_other_vectors(resources: Resources, scoped: ScopedTransaction, found: Sequence[Found]) -> None:
@@ -138,7 +179,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         if vector:
             await warn_of_other_vectors(resources, scoped, found)
     if request.budget_tokens is not None:
-        found = fit(found, tokens=lambda item: count_tokens(result_line(item, request)), budget=request.budget_tokens)
+        found = fit_results(found, lambda item: result_line(item, request), request.query, request.budget_tokens)
     resources.note_uses(identity, found)
     return found
 
@@ -159,8 +200,8 @@ async def _question_vector(resources: Resources, request: MemoryQuery) -> Vector
 
 def result_line(found: Found, request: MemoryQuery) -> str:
     """`[tasks] [2 March 2026] Ana ships the catalogue in May.`: the tokens of these lines are what a budget bounds."""
-    if request.returns == "bullets" and found.kind == "message":
-        found = replace(found, content=clip_text(found.content, MESSAGE_CHARS))
+    if request.returns == "full":
+        found = replace(found, excerpt=None)
     return f"[{found.category}] {dated_text(found)}"
 
 

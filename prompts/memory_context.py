@@ -94,7 +94,7 @@ def dated_text(found: Found) -> str:
     """One search result on one line, escaped: its date, and what it says or who said what."""
     date = long_date(found.dated)
     if found.kind == "message":
-        return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.content)}"'
+        return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.shown)}"'
     return f"[{date}] {single_line(found.content)}{_whose(found.scope_key, found.author)}"
 
 

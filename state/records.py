@@ -267,6 +267,13 @@ class Found:
     session_id: str | None = None
     #: The result it came along with, being related to it; None: it was found itself.
     related_to: UUID | None = None
+    #: Of a message above 500 characters, the passage that fits the question, with an ellipsis at each cut.
+    excerpt: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text of a line: the excerpt of a long message, else the content."""
+        return self.excerpt or self.content
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,15 +82,21 @@ def _parts(request: MemoryQuery) -> list[str]:
 
 
 def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
-    """Candidates, and what each is related to: the rows of these have no more than the last two columns."""
+    """Return the candidates and their relations; a row of a relation or a passage has only the last three columns."""
+    found: list[tuple[int | None, tuple[Any, ...]]] = []
     links: dict[UUID, list[tuple[UUID, float]]] = {}
-    candidates: list[Candidate] = []
-    for *fields, utc_offset, other, strength in rows:
-        if strength is None:
-            candidate = Candidate(*fields)
-            if utc_offset:
-                candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
-            candidates.append(candidate)
+    passages: dict[UUID, int] = {}
+    for *columns, utc_offset, other, strength, piece in rows:
+        if strength is not None:
+            links.setdefault(columns[0], []).append((other, strength))
+        elif piece is not None:
+            passages[columns[0]] = piece
         else:
-            links.setdefault(fields[0], []).append((other, strength))
+            found.append((utc_offset, tuple(columns)))
+    candidates: list[Candidate] = []
+    for utc_offset, columns in found:
+        candidate = Candidate(*columns, piece=passages.get(columns[0], 0))
+        if utc_offset:
+            candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
+        candidates.append(candidate)
     return candidates, links

@@ -12,13 +12,14 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from mnemic.policy.formation.sharing import content_tokens
+from mnemic.policy.text.questions import is_bare_question
 from mnemic.policy.text.shape import strip_recalled
 
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
 _FORGET = re.compile(r"\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(.+)", re.IGNORECASE | re.DOTALL)
-#: A kept message that tells nothing: a question, or what was answered from the memory.
-_TELLS_NOTHING = re.compile(r'\?"$| said: "\[')
+#: The words of a kept message, and whether they were answered from the memory.
+_SAID = re.compile(r' said: "(\[)?(.*)"$', re.DOTALL)
 #: `Ana's brother ...`: of somebody else.
 _OF_ANOTHER = re.compile(r"(?:\[[^\]]*\] )?\S+['’]s ")
 _MOST_LINES, _MOST_CHARS, _TOP_K = 5, 2000, 10
@@ -64,14 +65,18 @@ def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
         meant = [lines[line]["id"] for line in memories if _says_all(line, forget[1])]
         return _call(turn, "forget", id=meant[0]) if meant else AIMessage("I remember nothing like that.")
     if not _ABOUT_ME.search(request):
-        memories = _best(request, memories) or _best(
-            request, [line for line in lines if not _TELLS_NOTHING.search(line)]
-        )
+        memories = _best(request, memories) or _best(request, filter(_states_something, lines))
     return AIMessage("\n".join(memories[:_MOST_LINES]) or "I do not know.")
 
 
 def _call(turn: int, name: str, **arguments: Any) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{turn}"}])
+
+
+def _states_something(line: str) -> bool:
+    """Return whether a line is neither a bare question nor an answer from the memory."""
+    said = _SAID.search(line)
+    return said is None or not (said[1] or is_bare_question(said[2]))
 
 
 def _best(request: str, lines: Iterable[str]) -> list[str]:

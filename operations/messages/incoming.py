@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -31,6 +32,8 @@ from mnemic.state.kinds import Role
 from mnemic.state.records import Message
 from mnemic.state.times import MAX_OFFSET_MINUTES, local_time
 
+_LOG = logging.getLogger("mnemic")
+
 HostMessage = BaseMessage | Mapping[str, Any]
 #: Reasons why a message cannot be stored.
 Unstorable = InvalidInputError | MissingIdentityError
@@ -43,6 +46,8 @@ _MAX_ID_CHARS = 1000
 _NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
 #: A pasted book is a document, not a turn; its beginning is kept.
 MAX_MESSAGE_CHARS = 32_000
+#: Ends the stored text of a longer message.
+CUT_MARK = " [message cut here]"
 #: Of a longer text no more is looked at (a million characters take 0.1 s); what a recall put before it fits in.
 _READ_CHARS = 1_000_000
 #: What one call may bring, 2 s of work: hosts resend the whole list every turn, and no conversation is that long.
@@ -332,7 +337,10 @@ def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, 
 def _message(
     incoming: IncomingMessage, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]
 ) -> Message | None:
-    content = clip_text(strip_recalled(clean_text(incoming.text[:_READ_CHARS])), MAX_MESSAGE_CHARS)
+    whole = strip_recalled(clean_text(incoming.text[:_READ_CHARS]))
+    content = (
+        clip_text(whole, MAX_MESSAGE_CHARS - len(CUT_MARK)) + CUT_MARK if len(whole) > MAX_MESSAGE_CHARS else whole
+    )
     role = _ROLES.get(incoming.role, "other")
     if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
@@ -344,8 +352,16 @@ def _message(
         known[fingerprint] += 1
         own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
     session_id = session_of(identity)
+    message_id = uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id]))
+    if content is not whole:
+        _LOG.warning(
+            "message %s of session %s has more than %d characters: the rest is not stored",
+            message_id,
+            session_id,
+            MAX_MESSAGE_CHARS,
+        )
     return Message(
-        id=uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id])),
+        id=message_id,
         session_id=session_id,
         role=role,
         author=display_name(incoming.author or incoming.name or speaker or incoming.role),

@@ -35,7 +35,7 @@ with word as materialized (
        and (%(updated_after)s::timestamptz is null or i.dated >= %(updated_after)s)
        and (%(updated_before)s::timestamptz is null or i.dated < %(updated_before)s)/*end*/
 ), seen as materialized (
-    select item_id, kind, category, case when model = %(model)s then 1 - (vec <=> %(vector)b::halfvec) end as similarity
+    select item_id, piece, kind, category, case when model = %(model)s then 1 - (vec <=> %(vector)b::halfvec) end as similarity
       from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = any(array[%(model)s, '']) and living
        and kind = any(%(kinds)s) and category = any(%(categories)s)
@@ -43,9 +43,9 @@ with word as materialized (
        /*filtered*/and (item_id in (select item_id from fitting)) is true/*end*/
 ), hit as materialized (
     -- each word of the question in each entry that has it, and in how many it is
-    select e.entry, e.item_id, e.kind, e.category, ts_rank(e.tsv, w.query) as rank,
+    select e.entry, e.item_id, e.piece, e.kind, e.category, ts_rank(e.tsv, w.query) as rank,
            count(*) over (partition by w.nth) as entries
-      from (select e.ctid as entry, e.item_id, e.kind, e.category, e.tsv from entries e, question q
+      from (select e.ctid as entry, e.item_id, e.piece, e.kind, e.category, e.tsv from entries e, question q
              where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
                and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
                and e.tsv @@ q.words and (q.phrases is null or e.tsv @@ q.phrases)
@@ -54,9 +54,9 @@ with word as materialized (
      where e.tsv @@ w.query
 ), told as materialized (
     -- a word counts for the more, the fewer of the visible entries have it
-    select item_id, kind, category,
+    select item_id, piece, kind, category,
            sum(rank * ln((greatest((select count(*) from seen), entries) + 1) / (entries + 0.5::float8))) as text
-      from hit group by entry, item_id, kind, category
+      from hit group by entry, item_id, piece, kind, category
 ), scored as materialized (
     select item_id, min(kind) as kind, min(category) as category, max(text) as text, max(similarity) as similarity
       from (select item_id, kind, category, null::float8 as text, similarity,
@@ -81,6 +81,17 @@ with word as materialized (
       from scored order by fused desc, similarity desc nulls last, item_id
      limit case when exists (select from scored where kind = 'message' or category = any(%(short)s))
                 then %(most)s::bigint else %(most_facts)s::bigint end
+), passage as (
+    -- of a message in several pieces the one that fits best; the first piece needs no row
+    select item_id, piece
+      from (select item_id, piece, row_number() over (partition by item_id order by sum(fit) desc, piece) as nth
+              from (select item_id, piece, %(w_text)s * text / nullif((select max(text) from scored), 0) as fit from told
+                     where kind = 'message' and (item_id in (select item_id from near)) is true
+                     union all
+                    select item_id, piece, %(w_meaning)s * similarity / nullif((select max(similarity) from scored), 0) from seen
+                     where kind = 'message' and (item_id in (select item_id from near)) is true) as either
+             group by item_id, piece having sum(fit) is not null) as best
+     where nth = 1 and piece > 0
 ), link as materialized (
     select n.item_id, l.other, l.strength, n.fused from near n cross join lateral (
                select to_id as other, strength from relations
@@ -108,7 +119,7 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        case when c.kind <> 'message' and exists (select from near where kind = 'message') then array(
            select message_id from sources
             where agent_id = %(agent_id)s and memory_id = c.item_id and scope_key = any(%(scope_keys)s)) end as sources,
-       i.utc_offset, null::uuid as other, null::real as strength
+       i.utc_offset, null::uuid as other, null::real as strength, null::smallint as piece
   from (select item_id, kind, category, text, similarity, fused from near
         union all
         select item_id, kind, category, null, null, null from companion) as c
@@ -129,7 +140,10 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
               and m.scope_key = any(%(scope_keys)s) and m.content is not null) as i
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, other, strength from link;
+       null, other, strength, null from link
+ union all
+select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+       null, null, null, piece from passage;
 
 -- other_models --
 -- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.

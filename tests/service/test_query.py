@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from mnemic import Mnemic
+from mnemic.operations.messages.incoming import CUT_MARK
 from mnemic.operations.recall import MESSAGE_CHARS, result_line
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import OWNER, load_categories
@@ -18,6 +19,7 @@ from mnemic.state.records import Found, IndexedText
 from mnemic.storage import inbox
 from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
+from tests.support.scripted import say, scripted_memory
 from tests.support.searching import fact, know
 from tests.support.server import Clone, recorded_statements
 from tests.support.worlds import identity, message
@@ -142,20 +144,56 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("mnemic.operations.recall.fit", lambda items, **_: items)
+    monkeypatch.setattr("mnemic.operations.recall.fit_results", lambda found, *_: [*found])
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
 
 
-def test_a_bullet_of_a_long_message_is_cut_and_nothing_else_is() -> None:
+LOCKER = "The locker code of the boathouse is 4471."
+
+
+@pytest.mark.parametrize("filler", [900, 2_500, 5_000, 30_000])
+async def test_a_long_message_is_shown_by_the_passage_that_is_asked_for(
+    clean_db: Clone, model: LoopbackModel, filler: int
+) -> None:
+    async with scripted_memory(clean_db, model, keep_messages="all") as memory:
+        text = ("The quay was quiet and the ferry came late again. " * (filler // 50))[:filler]
+        await say(memory, ANA, f"{text} {LOCKER} {text[:900]}", "ok", "thanks", "The boathouse is green.")
+        question = "What is the locker code of the boathouse?"
+        (row, *_) = rows(await asked(memory.tools(), ANA, query=question))
+        (found, *_) = await memory.query(ANA, question)
+        recalled = await memory.recall(ANA, question, search="always")
+        narrow = await memory.recall(ANA, question, search="always", budget_tokens=80)
+        (bounded, *_) = await memory.query(ANA, question, budget_tokens=80)
+    turn = recalled["context"]["turn"]
+    shown = [row["text"], found.shown, turn, narrow["context"]["turn"], bounded.content]
+    assert all("4471" in text and "…" in text for text in shown)
+    assert len(found.shown) <= MESSAGE_CHARS
+    assert count_tokens(bounded.content) <= 80
+    assert found.content.startswith("The quay")
+    assert all(len(item["content"]) <= MESSAGE_CHARS for item in recalled["memories"])
+
+
+async def test_a_message_above_the_stored_length_says_that_it_is_cut(
+    clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted_memory(clean_db, model, keep_messages="all") as memory:
+        await say(memory, ANA, f"The locker is blue. {'The ferry came late again. ' * 2_000}")
+        (found, *_) = await memory.query(ANA, "locker")
+    (record,) = {record.message for record in caplog.records if record.levelname == "WARNING"}
+    assert str(found.item_id) in record
+    assert "ferry" not in record
+    assert found.content.endswith(CUT_MARK)
+
+
+def test_a_line_in_full_has_the_whole_message() -> None:
     bullets, full = MemoryQuery(query=QUESTION), MemoryQuery(query=QUESTION, returns="full")
     steps = Found(
         item_id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
         content="Fold it. " * 500, dated=TASK.valid_from, importance=2, score=1.0,
         created_at=TASK.valid_from, updated_at=TASK.valid_from,
     )  # fmt: skip
-    said = replace(steps, kind="message", category="message")
-    assert MESSAGE_CHARS - 100 < len(result_line(said, bullets)) < MESSAGE_CHARS + 60
-    assert result_line(said, bullets).endswith('…"')
+    said = replace(steps, kind="message", category="message", excerpt="…Fold it.…")
+    assert len(result_line(said, bullets)) < 100
     assert len(result_line(said, full)) > 4400
     assert result_line(steps, bullets) == result_line(steps, full)

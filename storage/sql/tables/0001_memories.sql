@@ -201,7 +201,7 @@ create table entries (
 );
 -- Scope first, exact: with the vector in the index a search is one index-only scan, 0.5 ms per 1,000 rows, recall 1.0.
 -- There is no approximate index (half the results lost under a scoped search) and no GIN (ignored under row security).
-create index entries_scope on entries (agent_id, scope_key, model) include (item_id, kind, category, vec) where living;
+create index entries_scope on entries (agent_id, scope_key, model) include (item_id, piece, kind, category, vec) where living;
 create index entries_pending on entries (agent_id, scope_key) where model = '';
 
 create table token_usage (
