@@ -20,9 +20,9 @@ from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInpu
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryQuery, Updates
-from mnemic.state.records import Found, HistoryEvent, Memory, Standing, StandingPart
+from mnemic.state.records import Found, HistoryEvent, Memory, Message, Standing, StandingPart
 from mnemic.state.settings import Settings
-from mnemic.storage import history, memories, revisions
+from mnemic.storage import history, inbox, memories, revisions
 from mnemic.storage.search import other_models, search_candidates
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -32,6 +32,8 @@ _LOG = logging.getLogger("mnemic")
 MESSAGE_CHARS: Final = 500
 #: A passage of fewer characters is not worth its line.
 _MIN_PASSAGE_CHARS: Final = 120
+#: Category of every message.
+_MESSAGE: Final = "message"
 #: No history comes so far.
 _END: Final = 2**63 - 1
 #: The shortest line of a fact, a date and hardly more, has 16 characters.
@@ -217,6 +219,34 @@ async def list_memories(
     readable = [kind for kind in kinds if allowlist.standing or kind not in memories.STANDING]
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
+
+
+async def list_messages(
+    resources: Resources, identity: Identity, session_id: str | None, *, limit: int
+) -> list[Message]:
+    """Return the identity's stored messages, newest first; none if the role may not read messages.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    if _MESSAGE not in allowlist.categories:
+        return []
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        return await inbox.listed(scoped, session_id, most=limit)
+
+
+async def count_messages(resources: Resources, identity: Identity, session_id: str | None) -> int:
+    """Return how many messages `list_messages` has without a limit.
+
+    Raises:
+        CategoryRefusedError: the role has no allowlist.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    if _MESSAGE not in allowlist.categories:
+        return 0
+    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+        return await inbox.counted(scoped, session_id)
 
 
 async def updates_since(resources: Resources, identity: Identity, revision: int | None) -> Updates:

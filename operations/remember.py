@@ -15,8 +15,9 @@ from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
 from mnemic.policy.formation.sharing import Draft, is_typed
+from mnemic.policy.text.questions import only_asks
 from mnemic.policy.text.shape import new_memory, require_text
-from mnemic.policy.text.writing import check_text
+from mnemic.policy.text.writing import check_text, is_data
 from mnemic.prompts.tools import PROBLEMS
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
@@ -106,6 +107,10 @@ def checked_sentence(content: str, kind: Kind) -> str:
         InvalidInputError: it is not written as a memory has to be; the message says how.
     """
     given = _line(content, "content")
+    if only_asks(given):
+        raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS['asks']}")
+    if is_data(given):
+        raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS['data']}")
     verdict = check_text(given, kind=kind)
     if verdict.problem:
         raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS[verdict.problem]}")

@@ -7,7 +7,7 @@ from pydantic import SkipValidation
 
 from mnemic.operations.correct import correct
 from mnemic.operations.governance.retention import forget
-from mnemic.operations.recall import list_memories, memory_history, updates_since
+from mnemic.operations.recall import count_messages, list_memories, list_messages, memory_history, updates_since
 from mnemic.operations.recall import query as run_query
 from mnemic.operations.remember import remember, remember_procedure
 from mnemic.service.conversation import MemoryBase
@@ -16,7 +16,7 @@ from mnemic.state.formation import Corrected, ExplicitScope, ProcedureRequest, R
 from mnemic.state.identity import AnyIdentity, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
-from mnemic.state.records import Found, HistoryEvent, Memory
+from mnemic.state.records import Found, HistoryEvent, Memory, Message
 
 
 class ExplicitMemory(MemoryBase):
@@ -90,6 +90,34 @@ class ExplicitMemory(MemoryBase):
         return await list_memories(self.resources, identity, kinds, limit=limit, with_closed=with_closed)
 
     @check_arguments
+    async def messages(
+        self, identity: AnyIdentity, *, session_id: str | None = None, limit: Limit = 100
+    ) -> list[Message]:
+        """Return the stored messages of the identity's user and session, newest first.
+
+        Messages that wait for formation are among them; those that have lost their words are not.
+
+        Args:
+            identity: whose messages they are; what the assistant said is the session's, so name its `session_id` there.
+            session_id: only messages of this session.
+            limit: messages at most; `count_messages` counts all.
+
+        Raises:
+            CategoryRefusedError: the role has no allowlist.
+            InvalidInputError: a limit outside 1..100,000.
+        """
+        return await list_messages(self.resources, identity, session_id, limit=limit)
+
+    @check_arguments
+    async def count_messages(self, identity: AnyIdentity, *, session_id: str | None = None) -> int:
+        """Return how many messages `messages` has without a limit.
+
+        Raises:
+            CategoryRefusedError: the role has no allowlist.
+        """
+        return await count_messages(self.resources, identity, session_id)
+
+    @check_arguments
     async def updates(self, identity: AnyIdentity, since: Seq | None = None) -> Updates:
         """What happened to the identity's memories, each with its sign and its words as they are now.
 
@@ -111,7 +139,8 @@ class ExplicitMemory(MemoryBase):
         """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
 
         One that the identity's role may not read is unknown to it; the role `owner` reads all. What was merged leads
-        to what it was merged into, and back (`merged_into`, `merged_from`).
+        to what it was merged into, and back (`merged_into`, `merged_from`). A fact leads to the facts that it
+        replaced, and to the one that replaced it (`supersedes`, `superseded_by`).
 
         Raises:
             CategoryRefusedError: the role has no allowlist.

@@ -112,6 +112,8 @@ class Candidate(NamedTuple):
     fused: float | None
     #: The messages a fact was formed from, as far as they are visible; asked for where messages are candidates.
     sources: Sequence[UUID] | None
+    #: The memories that it replaced, as far as they are visible.
+    supersedes: Sequence[UUID] = ()
     #: Of a message in several pieces, the number of the one that fits the question best.
     piece: int = 0
 

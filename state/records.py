@@ -267,6 +267,8 @@ class Found:
     session_id: str | None = None
     #: The result it came along with, being related to it; None: it was found itself.
     related_to: UUID | None = None
+    #: Memories that it replaced.
+    supersedes: Sequence[UUID] = ()
     #: Of a message above 500 characters, the passage that fits the question, with an ellipsis at each cut.
     excerpt: str | None = None
 
@@ -297,6 +299,9 @@ class HistoryEvent:
     #: that it was merged: what it was merged into. Undone, neither is told.
     merged_from: list[UUID] = field(default_factory=list)
     merged_into: UUID | None = None
+    #: Of a memory's first row: what it replaced; of the row of its own replacement: what replaced it.
+    supersedes: list[UUID] = field(default_factory=list)
+    superseded_by: UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,6 +112,17 @@ async def forget_due(scoped: ScopedTransaction) -> int:
     return int(gone)
 
 
+async def listed(scoped: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
+    """Return the messages of the visible scope keys that still have their words, newest first."""
+    return await scoped.rows(Message, _SQL["listed"], {"session_id": session_id, "most": most})
+
+
+async def counted(scoped: ScopedTransaction, session_id: str | None) -> int:
+    """Return how many messages of the visible scope keys still have their words."""
+    ((count,),) = await scoped.tuples(_SQL["counted"], {"session_id": session_id})
+    return int(count)
+
+
 async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
     """Makes kept messages searchable, piece by piece."""
     values = {

@@ -95,7 +95,8 @@ def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links
             found.append((utc_offset, tuple(columns)))
     candidates: list[Candidate] = []
     for utc_offset, columns in found:
-        candidate = Candidate(*columns, piece=passages.get(columns[0], 0))
+        candidate = Candidate(*columns)
+        candidate = candidate._replace(piece=passages.get(candidate.item_id, 0))
         if utc_offset:
             candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
         candidates.append(candidate)

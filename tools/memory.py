@@ -85,6 +85,7 @@ def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
         "pinned": found.pinned,
         "tags": [*found.tags],
         "state": found.state,
+        "supersedes": [str(memory_id) for memory_id in found.supersedes],
         "created": found.created_at.isoformat(),
         "updated": found.updated_at.isoformat(),
     }

@@ -100,6 +100,13 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
 
 
+def is_data(text: str) -> bool:
+    """Return whether a text is data for a program: within one pair of brackets, or in a block of code, as a whole."""
+    bare = text.strip().strip("`").strip()
+    is_fenced = text.lstrip().startswith("```")
+    return is_fenced or any(bare.startswith(first) and bare.endswith(last) for first, last in ("{}", "[]", "<>"))
+
+
 def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None:
     first = WORD.search(text)
     if first is None:

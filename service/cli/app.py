@@ -20,7 +20,7 @@ from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
 from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
-from mnemic.service.cli.recall import history, memories, query, recall, threads
+from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
 from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, refine, refinements, unprotect
@@ -94,7 +94,7 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 _COMMANDS = (
-    (app, (demo, init, chat, threads, form, query, recall, memories, history)),
+    (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
     (app, (correct, embed, refine, refinements, protect, unprotect)),
     (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token)),
     (database, (migrate, dump)),

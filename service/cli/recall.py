@@ -28,7 +28,7 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope, display_name
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
-from mnemic.state.records import Found, HistoryEvent, Memory
+from mnemic.state.records import Found, HistoryEvent, Memory, Message
 from mnemic.state.supervisor import ThreadStatus
 
 Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
@@ -88,8 +88,9 @@ async def query(
 def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
     rows: list[tuple[object, ...]] = []
     for item in found:
-        text = f"{display_name(item.subject)}: {item.content}" if item.kind == "message" else item.content
+        text = f"{display_name(item.subject)}: {item.shown}" if item.kind == "message" else item.content
         rows.append((day(item.dated), f"{item.score:.2f}", item.kind, item.category, text))
+        rows.extend(("", "", "", "", plain(f"replaces {replaced}", style="dim")) for replaced in item.supersedes)
         if explain:
             rows.append(("", "", "", "", plain(grounds(item), style="dim")))
     return table(rows, "date", "score", "kind", "category", "")
@@ -205,8 +206,37 @@ def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
     else:
         change = Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
     into = [f"merged into: {event.merged_into}"] if event.merged_into else []
-    merges = [plain(line, "dim") for line in (*into, *(f"merged from: {part}" for part in event.merged_from))]
-    yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *merges))
+    replaced = [f"replaced by: {event.superseded_by}"] if event.superseded_by else []
+    replaced += [f"replaces: {memory_id}" for memory_id in event.supersedes]
+    lines = [*into, *(f"merged from: {part}" for part in event.merged_from), *replaced]
+    yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *(plain(line, "dim") for line in lines)))
+
+
+async def messages(
+    agent: Agent,
+    user: User,
+    session: Session = None,
+    count: Annotated[bool, typer.Option("--count", help="Print only how many there are.")] = False,
+    limit: Annotated[int, typer.Option(help="Messages at most.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the stored messages of a person, newest first; with --session those of one conversation."""
+    who = person(agent, user, None, session)
+    async with Mnemic.open() as memory:
+        number = await memory.count_messages(who, session_id=session)
+        found = [] if count else await memory.messages(who, session_id=session, limit=limit)
+    if count:
+        report({"count": number}, [str(number)], as_json=as_json)
+        return
+    rows = table(map(_message_row, found), "said (UTC)", "session", "role", "")
+    report(found, rows, as_json=as_json, nothing="no messages")
+    if len(found) < number and not as_json:
+        say(f"{len(found)} of {number} messages; --limit shows more")
+
+
+def _message_row(message: Message) -> tuple[object, ...]:
+    said = f"{message.author}: {message.content}"
+    return to_the_second(message.said_at), message.session_id, message.role, said
 
 
 async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:

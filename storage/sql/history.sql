@@ -14,7 +14,15 @@ select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.s
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
             where r.agent_id = %(agent_id)s and r.to_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
               and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
-            order by r.created_at desc limit 1) end as merged_into
+            order by r.created_at desc limit 1) end as merged_into,
+       case when h.seq = min(h.seq) over () then array(
+           select m.id from memories m
+            where m.agent_id = %(agent_id)s and m.superseded_by = %(memory_id)s and m.scope_key = any(%(scope_keys)s)
+            order by m.valid_from, m.id) else '{}' end as supersedes,
+       case when h.seq = max(h.seq) filter (where h.event = 'SUPERSEDE') over () then (
+           select s.id from memories m join memories s on s.agent_id = m.agent_id and s.id = m.superseded_by
+            where m.agent_id = %(agent_id)s and m.id = %(memory_id)s and m.scope_key = any(%(scope_keys)s)
+              and s.scope_key = any(%(scope_keys)s)) end as superseded_by
   from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
  where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.memory_id = %(memory_id)s
    and h.event <> 'LINK'

@@ -90,6 +90,19 @@ returning m.id;
 -- From then on the words of these messages go; the skeleton that is left makes a resent message harmless.
 update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
 
+-- listed --
+-- Messages of the visible scope keys that still have their words, newest first; of one session, or of all.
+select id, session_id, role, author, user_id, content, said_at, brought_by from messages
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
+   and (%(session_id)s::text is null or session_id = %(session_id)s)
+ order by said_at desc, session_id, place desc limit %(most)s;
+
+-- counted --
+-- How many messages of the visible scope keys still have their words.
+select count(*) from messages
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
+   and (%(session_id)s::text is null or session_id = %(session_id)s);
+
 -- index_messages --
 -- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.
 insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv, embed_after)

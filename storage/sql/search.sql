@@ -119,6 +119,10 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        case when c.kind <> 'message' and exists (select from near where kind = 'message') then array(
            select message_id from sources
             where agent_id = %(agent_id)s and memory_id = c.item_id and scope_key = any(%(scope_keys)s)) end as sources,
+       case when c.kind = 'message' then '{}' else array(
+           select id from memories
+            where agent_id = %(agent_id)s and superseded_by = c.item_id and scope_key = any(%(scope_keys)s)
+            order by valid_from, id) end as supersedes,
        i.utc_offset, null::uuid as other, null::real as strength, null::smallint as piece
   from (select item_id, kind, category, text, similarity, fused from near
         union all
@@ -140,10 +144,10 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
               and m.scope_key = any(%(scope_keys)s) and m.content is not null) as i
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, other, strength, null from link
+       null, null, other, strength, null from link
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, null, null, piece from passage;
+       null, null, null, null, piece from passage;
 
 -- other_models --
 -- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.

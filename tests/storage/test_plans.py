@@ -130,7 +130,8 @@ async def test_no_branch_touches_an_entry_of_somebody_else(
     assert_only_the_visible(scans)
     for table in ("memories", "messages", "sources"):
         assert {scan["Node Type"] for scan in scoped.scans(table)} <= {"Index Scan", "Index Only Scan"}
-        assert {scan["Index Name"] for scan in scoped.scans(table)} == {f"{table}_pkey"}
+        used = {scan["Index Name"] for scan in scoped.scans(table)}
+        assert used - {"memories_superseded"} == {f"{table}_pkey"}
         # a row for each look-up: nothing is read to be thrown away
         assert all(touched(scan) <= 3 * scan["Actual Loops"] for scan in scoped.scans(table))
 

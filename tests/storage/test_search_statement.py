@@ -169,7 +169,8 @@ async def test_a_score_is_the_sum_of_its_explanation(db: Database) -> None:
     for one in results:
         assert one.score == pytest.approx(one.explanation.fused + sum(one.explanation.boosts.values()))
     names = {name for item in results for name in item.explanation.boosts}
-    assert names == {"named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related"}
+    expected = {"named", "important", "insight", "neighbour", "in_session", "source", "repeated", "related", "asks"}
+    assert names == expected
 
 
 async def test_memories_related_to_the_results_come_along_behind_them(db: Database) -> None:

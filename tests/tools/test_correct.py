@@ -68,6 +68,17 @@ def protect(superuser: psycopg.Connection, memory_id: uuid.UUID) -> None:
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (memory_id,))
 
 
+async def test_a_correction_leads_to_what_it_replaced_and_back(memory: Mnemic) -> None:
+    old = await memory.remember(ANA, FORTY, category="activity")
+    new = await memory.correct(ANA, old.id, FIFTY)
+
+    (found,) = [item for item in await memory.query(ANA, "bees") if item.kind == "fact"]
+    assert (found.item_id, [*found.supersedes]) == (new.id, [old.id])
+    assert (await memory.history(OWNER, new.id))[0].supersedes == [old.id]
+    assert [event.superseded_by for event in await memory.history(OWNER, old.id)] == [None, new.id]
+    assert [event.supersedes for event in await memory.history(OWNER, old.id)] == [[], []]
+
+
 async def test_the_old_text_is_closed_with_its_dates_and_the_new_one_takes_its_place_in_one_act(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:

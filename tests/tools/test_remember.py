@@ -55,6 +55,24 @@ async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: M
     assert [found.content for found in await memory.query(ANA, "English")] == []
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "How is the class going?",
+        "Hi Ana! Wie geht es dem Kurs?",
+        "授業はどうですか？",
+        '{"name": "Ana", "bees": 40}',
+        '[{"name": "Ana"}]',
+        "```json\n[1, 2]\n```",
+        "<name>Ana</name>",
+    ],
+)
+async def test_questions_and_data_are_no_facts(memory: Mnemic, content: str) -> None:
+    with pytest.raises(InvalidInputError):
+        await memory.remember(ANA, content, category="activity")
+    assert await stored(memory, ANA) == []
+
+
 @pytest.mark.parametrize("kind", ["fact", "core"])
 async def test_what_is_known_word_for_word_is_not_written_again(
     memory: Mnemic, superuser: psycopg.Connection, kind: Any

@@ -13,9 +13,9 @@ from mnemic.service.cli import recall as command
 from mnemic.state.records import Explanation, Found, Supersession
 from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command, prepare
-from tests.support.searching import fact
+from tests.support.searching import fact, keep
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, operate, remember, text_of
+from tests.support.worlds import MORNING, identity, memory, message, operate, remember, text_of
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
@@ -207,3 +207,14 @@ def test_a_memory_is_listed_and_found_with_the_day_where_it_was_said(mnemic: Com
     for words in (("memories",), ("query", "rent")):
         shown = mnemic(*words, *WHO).stdout
         assert ("2026-03-02" in shown, "2026-03-03" in shown) == (True, False)
+
+
+def test_messages_are_listed_and_counted(mnemic: Command, clean_db: Clone) -> None:
+    said = message("I keep bees.")
+    prepare(clean_db, lambda db: keep(db, said))
+    listed = json.loads(mnemic("messages", *WHO, "--session", "s1", "--json").stdout)
+    assert [(row["role"], row["session_id"], row["content"]) for row in listed] == [("user", "s1", "I keep bees.")]
+    assert "I keep bees." in mnemic("messages", *WHO).stdout
+    assert mnemic("messages", *WHO, "--count").stdout.strip() == "1"
+    others = json.loads(mnemic("messages", "--agent", "harbor", "--user", "bo", "--count", "--json").stdout)
+    assert others == {"count": 0}
