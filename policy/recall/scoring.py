@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from mnemic.policy.text.questions import folded, is_bare_question, is_question, only_asks, quoted_phrases, repeats
+from mnemic.policy.text.questions import (
+    folded,
+    is_bare_question,
+    is_plain,
+    is_question,
+    only_asks,
+    quoted_phrases,
+    repeats,
+)
 from mnemic.policy.text.words import bare, folded_words, is_common_word, words
 from mnemic.state.identity import display_name
 from mnemic.state.query import Candidate, Links, MemoryQuery
@@ -88,21 +96,24 @@ class RankingContext:
     def question_weight(self, item: Candidate, weights: Weights) -> tuple[str, float]:
         """Return the name and the multiplier of a message's rank as a question; 0 leaves it out.
 
-        Only a certain repetition is left out: the message ends with a question mark, or the question does and has the
-        same words in the same order. A message with a number, or without any mark, may be a statement.
+        A message is left out if it certainly is the question, asked before: it has no word that the question lacks, it
+        is one plain clause, and it ends with a question mark, or the question does and has the same words in the same
+        order. A number, a second clause, or the lack of any mark leave room for a statement.
         """
+        text = item.content
         if item.kind != "message" or self.has_phrase:
             return "", 1.0
-        if not repeats(item.content, self.question):
-            return ("asks", weights.asks) if is_bare_question(item.content) else ("", 1.0)
-        asks, is_asked = only_asks(item.content), is_question(self.question)
-        has_number = any(char.isdigit() for char in item.content)
-        is_same = folded(item.content) == folded(self.question)
-        if item.content[-1:] in ".。" or not (asks or is_same) or (has_number and not is_asked):
+        if not repeats(text, self.question):
+            return ("asks", weights.asks) if is_bare_question(text) else ("", 1.0)
+        asks, is_asked = only_asks(text), is_question(self.question)
+        is_same = folded(text) == folded(self.question)
+        if text[-1:] in ".。" or not (asks or is_same):
             return "", 1.0
-        if has_number or not (asks or is_asked):
-            return "echo", weights.echo
-        return "repetition", 0.0
+        if is_plain(text) and (asks or is_asked):
+            return "repetition", 0.0
+        if not is_asked and any(char.isdigit() for char in text):
+            return "", 1.0
+        return "echo", weights.echo
 
 
 def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:

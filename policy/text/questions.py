@@ -11,8 +11,8 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 _HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 
 #: Marks between clauses: the first clause of `I am vegan, what can I cook?` tells something.
-_CLAUSE_MARKS = frozenset(",;:–—，、；：،")
-_MAX_BARE_WORDS = 12
+_CLAUSE_END = re.compile(r"[,;:–—，、；：،]\W*\w")
+_MAX_PLAIN_WORDS = 12
 _MAX_GREETING_CHARS = 40
 _PHRASE = re.compile(r'"([^"]{2,200})"')
 #: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
@@ -60,11 +60,16 @@ def only_asks(text: str) -> bool:
     return telling != text and len(folded(telling)) < 3
 
 
-def is_bare_question(text: str) -> bool:
-    """Return whether a text only asks, in one clause of at most 12 words and without a number."""
-    if any(char.isdigit() or char in _CLAUSE_MARKS for char in text):
+def is_plain(text: str) -> bool:
+    """Return whether a text is one clause of at most 12 words and has no number: as a question it only asks."""
+    if any(char.isdigit() for char in text) or _CLAUSE_END.search(text):
         return False
-    return len(folded(text)) <= _MAX_BARE_WORDS and only_asks(text)
+    return len(folded(text)) <= _MAX_PLAIN_WORDS
+
+
+def is_bare_question(text: str) -> bool:
+    """Return whether a text only asks, in one plain clause."""
+    return is_plain(text) and only_asks(text)
 
 
 def repeats(text: str, question: str) -> bool:

@@ -76,3 +76,29 @@ async def test_only_the_question_that_is_asked_again_is_left_out(clean_db: Clone
         found = [item.content for item in await memory.query(ANA, "where IS my boat")]
         assert found.index("where is my boat") > found.index("My boat is red.")
         assert "My boat is red." in {item.content for item in await memory.query(ANA, "my boat is red")}
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "I am vegan, what can I cook?",
+        "我对花生过敏，你能推荐一道菜吗？",
+        "ich bin Veganer, was kann ich kochen",
+        "my pin is 4471, ok?",
+    ],
+)
+async def test_a_message_with_a_second_clause_is_found_by_its_own_words(
+    clean_db: Clone, model: LoopbackModel, stated: str
+) -> None:
+    async with scripted_memory(clean_db, model, keep_messages="all") as memory:
+        await say(memory, ANA, stated, "I like the sea.", "Where do I live?")
+        assert (await memory.query(ANA, stated))[0].content == stated
+
+
+@pytest.mark.parametrize("question", ["Where do I live?", "¿Dónde vivo?", "我住在哪里？", "Πού μένω;", "Wo wohne ich?"])
+async def test_a_question_in_any_language_is_no_answer_to_itself(
+    clean_db: Clone, model: LoopbackModel, question: str
+) -> None:
+    async with scripted_memory(clean_db, model, keep_messages="all") as memory:
+        await say(memory, ANA, question, question.rstrip("?;？"), "I like the sea.")
+        assert [item.content for item in await memory.query(ANA, question)] == ["I like the sea."]
