@@ -13,7 +13,7 @@ from mnemic.operations.remember import remember, remember_procedure
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
 from mnemic.state.formation import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest
-from mnemic.state.identity import AnyIdentity, Scope
+from mnemic.state.identity import AnyIdentity, HostId, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
 from mnemic.state.records import Found, HistoryEvent, Memory, Message
@@ -91,7 +91,7 @@ class ExplicitMemory(MemoryBase):
 
     @check_arguments
     async def messages(
-        self, identity: AnyIdentity, *, session_id: str | None = None, limit: Limit = 100
+        self, identity: AnyIdentity, *, session_id: HostId | None = None, limit: Limit = 100
     ) -> list[Message]:
         """Return the stored messages of the identity's user and session, newest first.
 
@@ -109,7 +109,7 @@ class ExplicitMemory(MemoryBase):
         return await list_messages(self.resources, identity, session_id, limit=limit)
 
     @check_arguments
-    async def count_messages(self, identity: AnyIdentity, *, session_id: str | None = None) -> int:
+    async def count_messages(self, identity: AnyIdentity, *, session_id: HostId | None = None) -> int:
         """Return how many messages `messages` has without a limit.
 
         Raises:

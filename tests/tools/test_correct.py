@@ -70,7 +70,9 @@ def protect(superuser: psycopg.Connection, memory_id: uuid.UUID) -> None:
 
 async def test_a_correction_leads_to_what_it_replaced_and_back(memory: Mnemic) -> None:
     old = await memory.remember(ANA, FORTY, category="activity")
+    assert old.id is not None
     new = await memory.correct(ANA, old.id, FIFTY)
+    assert new.id is not None
 
     (found,) = [item for item in await memory.query(ANA, "bees") if item.kind == "fact"]
     assert (found.item_id, [*found.supersedes]) == (new.id, [old.id])

@@ -87,6 +87,7 @@ async def test_full_tells_everything_that_is_known_of_a_memory(
         "pinned": True,
         "tags": ["berth"],
         "state": "active",
+        "supersedes": [],
         "updated": "2026-03-04T05:06:00+00:00",
     }
 
