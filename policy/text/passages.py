@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from mnemic.policy.text.questions import folded
 from mnemic.policy.text.shape import clip_text, pieces
@@ -45,18 +46,33 @@ def _window(text: str, question: str, max_chars: int) -> tuple[int, int]:
     matches = _matches(text, question)
     if len(text) <= max_chars or not matches:
         return 0, len(text)
-    counts = Counter(word for _, _, word in matches)
-    best_start, best_weight = 0, 0.0
-    for number, (first, _, _) in enumerate(matches):
-        inside = {word for _, end, word in matches[number:] if end - first <= max_chars * 2 // 3}
-        weight = sum(1 / counts[word] for word in inside)
-        if weight > best_weight:
-            best_start, best_weight = first, weight
+    best_start = _densest(matches, max_chars * 2 // 3)
     start = _beginning(text, min(best_start, len(text) - max_chars + _LEAD_CHARS), max_chars)
     end = min(len(text), start + max_chars)
     if end < len(text) and not text[end].isspace():
         end = max(text.rfind(" ", start + max_chars * 4 // 5, end), 0) or end
     return start, end
+
+
+def _densest(matches: Sequence[tuple[int, int, str]], max_chars: int) -> int:
+    """Return where the window begins that holds the most and rarest words; each counts once."""
+    counts = Counter(word for _, _, word in matches)
+    inside: Counter[str] = Counter()
+    best_start, best_weight = matches[0][0], 0.0
+    weight, following = 0.0, 0
+    for first, _, leaving in matches:
+        while following < len(matches) and matches[following][1] - first <= max_chars:
+            word = matches[following][2]
+            inside[word] += 1
+            if inside[word] == 1:
+                weight += 1 / counts[word]
+            following += 1
+        if weight > best_weight + 1e-9:
+            best_start, best_weight = first, weight
+        inside[leaving] -= 1
+        if inside[leaving] == 0:
+            weight -= 1 / counts[leaving]
+    return best_start
 
 
 def _matches(text: str, question: str) -> list[tuple[int, int, str]]:
