@@ -1,4 +1,4 @@
-"""Kept messages that only ask: stored like any other, and no answer to anything."""
+"""Kept messages that ask: which are found again, and which only repeat the question."""
 
 import pytest
 
