@@ -94,8 +94,8 @@ def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links
         else:
             found.append((utc_offset, tuple(columns)))
     candidates: list[Candidate] = []
-    for utc_offset, columns in found:
-        candidate = Candidate(*columns)
+    for utc_offset, values in found:
+        candidate = Candidate(*values)
         candidate = candidate._replace(piece=passages.get(candidate.item_id, 0))
         if utc_offset:
             candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
