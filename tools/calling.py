@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.run.tracing import PrivateTool
 from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity
+from mnemic.tools.private import PrivateTool
 
 _LOG = logging.getLogger("mnemic")
 

@@ -157,6 +157,8 @@ async def _due(scoped: ScopedTransaction, settings: Settings, personal: Set[str]
     """Scope keys with enough unabsorbed reflections for a consolidation, or whose texts say what no longer holds."""
     waiting = await memories.unabsorbed_counts(scoped)
     outdated = {row.scope_key for row in await memories.outdated(scoped, scoped.scope_keys, personal)}
+    if not waiting and not outdated:
+        return []
     overrides = await scopes.scope_settings(scoped)
     due = []
     for key in sorted(waiting.keys() | outdated):

@@ -1,9 +1,8 @@
 """Traces of our graphs and tools without their contents: tracers record names, times and token counts."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from functools import cache, partial
+from contextlib import aclosing, contextmanager
+from functools import cache
 from typing import Any, Generic, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
@@ -11,23 +10,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
-    ensure_config,
     get_async_callback_manager_for_config,
     merge_configs,
     var_child_runnable_config,
 )
-from langchain_core.tools import StructuredTool
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 from langchain_core.tracers.schemas import Run
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import TracePolicy, omit_payload
 from langgraph.typing import ContextT, InputT, OutputT, StateT
-from pydantic import PrivateAttr
 
-from mnemic.operations.run.background import run_on_loop
 from mnemic.operations.run.resources import Provider
-from mnemic.state.errors import BlockedLoopError, MnemicError
+from mnemic.state.errors import MnemicError
 
 #: For spans that LangGraph or LangChain makes of a node or a middleware's hook.
 WITHOUT_CONTENTS = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
@@ -47,7 +42,7 @@ class PrivateGraph(CompiledStateGraph[StateT, ContextT, InputT, OutputT], Generi
         **options: Any,
     ) -> AsyncIterator[Any]:
         """Stream the run as the base class does. `ainvoke` and `astream_events` call this method, too."""
-        private = await _private_callbacks(self.provide, var_child_runnable_config.get(), self.config, config)
+        private = await private_callbacks(self.provide, var_child_runnable_config.get(), self.config, config)
         if private is None:
             async for part in super().astream(input, config, **options):
                 yield part
@@ -61,40 +56,6 @@ class PrivateGraph(CompiledStateGraph[StateT, ContextT, InputT, OutputT], Generi
                 part = await anext(parts, _END)
 
 
-class PrivateTool(StructuredTool):
-    """A tool whose run is traced without arguments and answer unless the settings show them."""
-
-    _provide: Provider = PrivateAttr()
-    _loop: asyncio.AbstractEventLoop | None = PrivateAttr()
-
-    def __init__(self, *, provide: Provider, loop: asyncio.AbstractEventLoop | None, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self._provide, self._loop = provide, loop
-
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002 - the base class's name
-        config: RunnableConfig | None = None,
-        **options: Any,
-    ) -> Any:
-        return await super().ainvoke(input, await self._traced(config), **options)
-
-    def invoke(
-        self,
-        input: Any,  # noqa: A002 - the base class's name
-        config: RunnableConfig | None = None,
-        **options: Any,
-    ) -> Any:
-        # the refusal of a blocked loop is the tool's own answer
-        with suppress(BlockedLoopError):
-            config = run_on_loop(self._loop, partial(self._traced, ensure_config(config)))
-        return super().invoke(input, config, **options)
-
-    async def _traced(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        private = await _private_callbacks(self._provide, config or var_child_runnable_config.get())
-        return config if private is None else {**(config or {}), "callbacks": private}
-
-
 def trace_without_contents(
     graph: CompiledStateGraph[StateT, ContextT, InputT, OutputT], provide: Provider
 ) -> PrivateGraph[StateT, ContextT, InputT, OutputT]:
@@ -105,7 +66,7 @@ def trace_without_contents(
 _END = object()
 
 
-async def _private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> AsyncCallbackManager | None:
+async def private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> AsyncCallbackManager | None:
     """Return the callbacks of these configs with tracers that record no contents.
 
     None if there is no such tracer, or if the settings show contents.

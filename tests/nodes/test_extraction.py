@@ -148,6 +148,7 @@ SHORT = "Ana wants short answers without praise."
 LAUNCH = "The harbor launch on 9 May 2026 comes before all else."
 VOTE = "The crew decides by vote on Mondays."
 BEES = "Ana keeps bees."
+HIVES = "Ana keeps hives 4, 9, 14, 19, 24 and 29 at the quay."
 FIFTY = (
     "Ana keeps seven hives of bees behind the harbor office in Porto, sells the honey on Saturdays at the market near"
     " the river bridge, lends two of the hives to a school in spring, and plans to build four or more of them with some"
@@ -304,7 +305,7 @@ async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_co
     await memory.configure_agent(ANA, extraction="single", user_threshold=2)
     hives = [observation(f"Ana keeps hive {place} at the quay.", importance=place % 5 + 1) for place in range(30)]
     model.answer(OBSERVATIONS, observations(*hives))
-    model.answer(CONSOLIDATION, consolidation(BEES))
+    model.answer(CONSOLIDATION, consolidation(HIVES))
     await memory.observe(ANA, turns("One.", "Two.", "Three.", "Four."))
     (run,) = await memory.form(ANA)
 
@@ -312,7 +313,7 @@ async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_co
     assert run["stored"] == {"reflection": 5}
     assert {item.importance for item in await memory.memories(ANA, ["reflection"], with_closed=True)} == {5}
     assert asked(model)[:2] == [OBSERVATIONS, CONSOLIDATION]
-    assert await contents(memory, ANA, "consolidation") == [BEES]
+    assert await contents(memory, ANA, "consolidation") == [HIVES]
 
 
 async def test_a_single_call_and_no_reflections_do_not_fit(clean_db: Clone) -> None:

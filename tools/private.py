@@ -1,0 +1,50 @@
+"""Tools that are traced without their contents."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.tools import StructuredTool
+from pydantic import PrivateAttr
+
+from mnemic.operations.run.background import run_on_loop
+from mnemic.operations.run.resources import Provider
+from mnemic.operations.run.tracing import private_callbacks
+from mnemic.state.errors import BlockedLoopError
+
+
+class PrivateTool(StructuredTool):
+    """A tool whose run is traced without arguments and answer unless the settings show them."""
+
+    _provide: Provider = PrivateAttr()
+    _loop: asyncio.AbstractEventLoop | None = PrivateAttr()
+
+    def __init__(self, *, provide: Provider, loop: asyncio.AbstractEventLoop | None, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._provide, self._loop = provide, loop
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the base class's name
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> Any:
+        return await super().ainvoke(input, await self._traced(config), **options)
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the base class's name
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> Any:
+        # the refusal of a blocked loop is the tool's own answer
+        with suppress(BlockedLoopError):
+            config = run_on_loop(self._loop, partial(self._traced, ensure_config(config)))
+        return super().invoke(input, config, **options)
+
+    async def _traced(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        private = await private_callbacks(self._provide, config or var_child_runnable_config.get())
+        return config if private is None else {**(config or {}), "callbacks": private}
