@@ -320,3 +320,35 @@ async def test_edges_lead_to_the_nearest_and_no_further_than_so_many(
     assert {edge for edge in edges(superuser) if edge[0] == "five"} == {
         ("five", "four", cosine(10)), ("five", "three", cosine(20))
     }  # fmt: skip
+
+
+LAMP = "Ana bought a red lamp."
+#: Facts of one person in several categories, none of which says anything of a lamp.
+UNRELATED = {
+    "Ana is allergic to peanuts.": "profile",
+    "Ana's sister Vera lives in Graz.": "relationships",
+    "Ana works as a bookbinder.": "profile",
+    "Ana sails to Ryd in May 2027.": "goals",
+    "Ana pays 740 euros of rent.": "tasks",
+    "Ana plays the cello on Thursdays.": "activity",
+    "Ana takes the ferry at 7:10.": "event",
+    "Ana's boiler is a Vasco.": "knowledge",
+}
+
+
+@pytest.mark.thorough
+async def test_a_judge_that_ends_everything_closes_one_fact_at_most_of_those_with_only_the_person_in_common(
+    clean_db: Clone, model: LoopbackModel
+) -> None:
+    """Twelve times one purchase, each with a decision that names every fact the model was shown."""
+    async with scripted_memory(clean_db, model, embedder="minilm", embedder_dimensions=None) as memory:
+        for text, category in UNRELATED.items():
+            await memory.remember(ANA, text, category=category)
+        model.answer(FACTS, facts(fact(LAMP, category="activity")))
+        model.answer(DECISIONS, lambda _: decisions(decision(1, "DELETE", *range(1, 13), text=LAMP)))
+        for day in range(12):
+            await say(memory, identity("ana", session=f"day {day}"), "I bought a red lamp.", "Well.", "Well.", "Well.")
+
+        assert DECISIONS in asked(model)
+        # among few facts one may stand out as nearer than the others
+        assert len(set(UNRELATED) - set(await contents(memory, ANA))) <= 1
