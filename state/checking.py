@@ -38,8 +38,12 @@ Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-#: What pydantic says of these is what somebody's object raised while it was read.
-_FOREIGN = frozenset({"mapping_type", "iteration_error", "get_attribute_error"})
+#: Plain reasons in place of those of pydantic, which quotes the caller's object in the first three.
+_REASONS = {
+    **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
+    "extra_forbidden": "there is no such field",
+    "tuple_type": "is a list",
+}
 _LONGEST_NAME = 64
 
 
@@ -154,7 +158,7 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
         positional: the names of arguments, which pydantic calls by their numbers where they were given without.
     """
     problem = error.errors(include_input=False, include_url=False)[0]
-    reason = "cannot be read" if problem["type"] in _FOREIGN else problem["msg"].removeprefix("Value error, ")
+    reason = _REASONS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:
         return reason
     place, *within = problem["loc"]

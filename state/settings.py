@@ -218,12 +218,12 @@ class Settings(ModelSettings):
             ConfigurationError: with the name, and the nearest one that exists.
         """
         fields = cls.model_fields.keys()
-        variables = [*_OTHER_VARIABLES, *(f"{PREFIX}{name.upper()}" for name in fields)]
+        variables = [f"{PREFIX}{name.upper()}" for name in fields]
         for name in arguments:
             if name not in fields and name not in variables and name not in _ALIASES:
                 raise ConfigurationError(f"there is no setting {field_name(name)}{nearest(name, fields)}")
         for name in os.environ:
-            if name.upper().startswith(PREFIX) and name.upper() not in variables:
+            if name.upper().startswith(PREFIX) and name.upper() not in (*variables, *_OTHER_VARIABLES):
                 near = nearest(name.upper(), variables)
                 raise ConfigurationError(f"the environment or .env sets {field_name(name)}, which is no setting{near}")
 

@@ -171,11 +171,14 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
                 try:
                     return await AsyncConnection.connect(dsn, **options)
                 except Error as error:
-                    reason = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+                    # the driver's lines; the second one is its advice
+                    reason = "; ".join(line.strip() for line in str(error).splitlines())[:_MAX_REASON_LENGTH]
                 if not _PASSING.search(reason):
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
-    raise DatabaseUnavailableError(f"no connection with {variable}: {reason}")
+    raise DatabaseUnavailableError(
+        f"no connection with {variable}: {reason.rstrip('.?')}. Check that the server runs and that the DSN is right"
+    )
 
 
 async def configure(pooler: str, connection: PatientConnection) -> None:

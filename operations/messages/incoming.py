@@ -25,7 +25,7 @@ from pydantic import (
 from mnemic.operations.run.identity import BoundIdentity, session_of
 from mnemic.policy.text.shape import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.prompts.memory_context import PREAMBLE
-from mnemic.state.checking import first_problem, validate
+from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
@@ -81,6 +81,8 @@ def _plain_part(part: dict[str, Any]) -> dict[str, str]:
     text, kind = part.get("text"), part.get("type")
     if not isinstance(text, str | None):
         raise ValueError("the text of a part is a string")
+    if kind is None and text is None:
+        raise ValueError("a part of a message has a type, or its words as text")
     if kind is None or (isinstance(kind, str) and kind in _TEXT_TYPES):
         return {} if text is None else {"text": str.__str__(text)}  # without what a subclass makes of its methods
     mark = _MARKS.get(kind) if isinstance(kind, str) else None
@@ -116,7 +118,9 @@ def _moment(value: object) -> object:
     except ValueError:
         raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z") from None
     if not isinstance(moment, datetime):
-        return moment
+        if moment is None:
+            return None
+        raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z, or a datetime")
     if moment.year not in _YEARS:
         raise ValueError(f"a time lies in the years {_YEARS[0]} to {_YEARS[-1]}")
     if abs(moment.utcoffset() or timedelta()) > timedelta(minutes=MAX_OFFSET_MINUTES):
@@ -163,10 +167,15 @@ class IncomingMessage(BaseModel):
         fields = _langchain_fields(item) if isinstance(item, BaseMessage) else item
         if not isinstance(fields, Mapping):
             raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
+        given = validate(dict[Any, Any], fields, strict=False)
+        _require_own_names(given)
         try:
-            return cls.model_validate(validate(dict[Any, Any], fields, strict=False))
+            made = cls.model_validate(given)
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
+        if "content" not in given and _ROLES.get(made.role) == "user":
+            raise InvalidInputError("content: missing; the words of a message are its content")
+        return made
 
     @property
     def words(self) -> str:
@@ -197,6 +206,18 @@ class IncomingMessage(BaseModel):
         return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
 
 
+#: Who spoke and when decide whose a memory is and its date: a field that begins as one of these is a misspelt one.
+_DECISIVE_FIELDS: Final = ("time", "user", "author")
+
+
+def _require_own_names(fields: Mapping[Any, Any]) -> None:
+    """Refuse a field such as `timestamp` or `user_id`, which would be left out without an error."""
+    for name in fields.keys() - IncomingMessage.model_fields.keys():
+        meant = next((own for own in _DECISIVE_FIELDS if isinstance(name, str) and name.startswith(own)), None)
+        if meant:
+            raise InvalidInputError(f"{field_name(name)}: a message has no such field; write {meant}")
+
+
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     role = next(
         (role for kind, role in _LANGCHAIN_ROLES.items() if isinstance(item, kind)), getattr(item, "type", "other")
@@ -206,7 +227,8 @@ def _langchain_fields(item: BaseMessage) -> dict[str, object]:
     extra = extra if isinstance(extra, dict) else {}
     # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
     role = "system" if "lc_source" in extra else role
-    return {**fields, "role": role, **{name: extra.get(name) for name in ("user", "time", "audio")}}
+    time = extra.get("time", getattr(item, "time", None))
+    return {**fields, "role": role, "time": time, **{name: extra.get(name) for name in ("user", "audio")}}
 
 
 def to_messages(
@@ -345,7 +367,7 @@ def _message(
     if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
         return None
     if role == "user" and speaker is None:
-        raise MissingIdentityError("it is a user's, but neither it nor the identity says whose")
+        raise MissingIdentityError("it belongs to no user: give the identity a user_id")
     own_id = f"id\x1f{incoming.id}"
     if incoming.id is None:
         fingerprint = incoming.fingerprint(speaker, content)

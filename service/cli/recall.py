@@ -176,7 +176,7 @@ def _row(memory: Memory) -> tuple[object, ...]:
     what = [", ".join([memory.kind, *marks, *([memory.state] if memory.state != "active" else [])])]
     if memory.superseded_by:
         until = f"until {day(memory.valid_until)}, " if memory.valid_until else ""
-        what += [f"{until}now", str(memory.superseded_by)]
+        what += [f"{until}replaced by", str(memory.superseded_by)]
     text = memory.content if memory.state != "purged" else plain(_ERASED, "dim")
     return day(memory.valid_from), what, [text, plain(memory.id, "dim")]
 
@@ -228,7 +228,7 @@ async def messages(
     if count:
         report({"count": number}, [str(number)], as_json=as_json)
         return
-    rows = table(map(_message_row, found), "said (UTC)", "session", "role", "")
+    rows = table(map(_message_row, found), "said", "session", "role", "")
     report(found, rows, as_json=as_json, nothing="no messages")
     if len(found) < number and not as_json:
         say(f"{len(found)} of {number} messages; --limit shows more")
@@ -236,7 +236,7 @@ async def messages(
 
 def _message_row(message: Message) -> tuple[object, ...]:
     said = f"{message.author}: {message.content}"
-    return to_the_second(message.said_at), message.session_id, message.role, said
+    return f"{message.said_at:%Y-%m-%d %H:%M %z}", message.session_id, message.role, said
 
 
 async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:

@@ -92,7 +92,7 @@ update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %
 
 -- listed --
 -- Messages of the visible scope keys that still have their words, newest first; of one session, or of all.
-select id, session_id, role, author, user_id, content, said_at, brought_by from messages
+select id, session_id, role, author, user_id, content, said_at, utc_offset, brought_by from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
    and (%(session_id)s::text is null or session_id = %(session_id)s)
  order by said_at desc, session_id, place desc limit %(most)s;

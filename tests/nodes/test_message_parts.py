@@ -3,10 +3,12 @@
 from typing import Any
 
 import psycopg
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from mnemic import Mnemic
 from mnemic.operations.messages.incoming import last_question
+from mnemic.state.errors import InvalidInputError
 from tests.support.worlds import identity
 
 ANA = identity("ana", session="s1")
@@ -59,3 +61,27 @@ async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) 
     texts = [item.content for item in await memory.memories(ANA.model_copy(update={"role": "owner"}))]
     assert any("goats on the quay" in text for text in texts)
     assert half not in str(texts)
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ({"role": "user", "content": "I keep bees.", "timestamp": "2026-01-01T10:00:00+01:00"}, "timestamp.*time"),
+        ({"role": "user", "content": "I keep bees.", "user_id": "bo"}, "user_id.*user"),
+        ({"role": "user", "text": "I keep bees."}, "content"),
+        ({"role": "user", "content": {"words": "I keep bees."}}, "content"),
+        ({"role": "user", "content": "I keep bees.", "time": 1760000000}, "time.*ISO"),
+    ],
+    ids=["a misspelt time", "a misspelt user", "no content", "a part without a type", "a number as time"],
+)
+async def test_a_message_whose_words_date_or_speaker_would_be_lost_is_refused(
+    memory: Mnemic, message: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=named):
+        await memory.observe(ANA, [message])
+
+
+async def test_a_langchain_message_may_bring_its_time_as_an_attribute(memory: Mnemic) -> None:
+    await memory.observe(ANA, [HumanMessage("I keep bees.", time="2026-03-02T07:30:00+08:00")])
+    (kept,) = await memory.messages(ANA)
+    assert kept.said_at.isoformat() == "2026-03-02T07:30:00+08:00"

@@ -127,7 +127,7 @@ async def test_ones_own_words_are_brought_by_oneself_or_by_a_desk_that_is_named(
 async def test_a_name_is_shown_and_nothing_else(memory: Mnemic, superuser: psycopg.Connection, several: bool) -> None:
     await memory.observe(MALLORY, [HumanMessage(OWN, name="ana")], several_speakers=several)
     assert kept(superuser) == [("mallory", OWN, "mallory")]
-    with pytest.raises(MnemicError, match="neither it nor the identity says whose"):
+    with pytest.raises(MnemicError, match="user_id"):
         await memory.observe(identity(None, session="s2"), [HumanMessage(OWN, name="ana")], several_speakers=several)
 
 
