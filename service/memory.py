@@ -17,6 +17,7 @@ from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.service.hosts.hosting import Hosting
+from mnemic.service.worker import background_work
 from mnemic.state.checking import MAX_LISTED, AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Erasure, Rollback, RollbackOptions
@@ -41,7 +42,8 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         """Opens database and models; arguments are settings and beat the environment.
 
         `fast_model`, `slow_model`, `agent_model` may be chat models of LangChain's that the host has made, and
-        `embedder` an `Embeddings`.
+        `embedder` an `Embeddings`. Background work is done until the block ends, unless
+        the setting `background` is off.
 
         Raises:
             ConfigurationError: a setting does not fit.
@@ -49,7 +51,12 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         """
         named, given = taken_apart(settings)
         async with open_resources(Settings(**named), given) as resources:
-            yield cls(resources)
+            memory = cls(resources)
+            if not resources.settings.background:
+                yield memory
+                return
+            async with background_work(resources, memory.graphs):
+                yield memory
 
     @property
     def settings(self) -> Settings:

@@ -28,6 +28,7 @@ from mnemic.state.identity import Scope
 from mnemic.state.kinds import Extraction
 from mnemic.state.model_settings import OFFLINE, ModelSettings
 from mnemic.state.query import MAX_BUDGET_TOKENS
+from mnemic.state.schedules import CronLine
 from mnemic.state.times import ZoneName
 
 #: Variables with the prefix that are no settings: where Postgres' programs are, and the data of the benchmarks.
@@ -187,6 +188,14 @@ class Settings(ModelSettings):
     #: that are its target, how many may be protected: a misled session can neither empty a memory nor freeze it.
     refinement_removed_percent: Annotated[int, Field(ge=1, le=100)] = 25
     refinement_protected_percent: Annotated[int, Field(ge=1, le=100)] = 25
+
+    # -- the background
+    #: Whether `Mnemic.open` and LangGraph Server do background work; off where `mnemic worker` does it.
+    background: bool = True
+    #: Jobs that one process does side by side; more of them only run into a provider's limit of requests.
+    jobs_at_once: PositiveInt = 4
+    #: Cron line of the weekly refinement, with an optional time zone; or `off`.
+    refinement_schedule: Own[CronLine] = "0 4 * * sun"
 
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.

@@ -91,6 +91,8 @@ class Database:
                 await asyncio.to_thread(revive)
             return dsn
 
+        #: Returns the DSN once the server runs, for a pool beside this one.
+        self.conninfo = revived
         #: For a library that insists on one; what it does with it goes through `threads`.
         self.pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             revived,

@@ -6,9 +6,12 @@ from datetime import timedelta
 from hashlib import sha256
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
+
 from mnemic.policy.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
+from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, Observed
 from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
@@ -25,7 +28,11 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
     accepted = pending = 0
     for part in _parts(messages):
         rows = [_row(message) for message in part]
-        values = {"session_id": session_id, "messages": json.dumps(rows, default=str)}
+        values = {
+            "session_id": session_id,
+            "messages": json.dumps(rows, default=str),
+            "identity": Jsonb(_host_fields(scoped.identity)),
+        }
         ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
         accepted += new
         # of several under one id the first counts
@@ -39,6 +46,11 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
 def _row(message: Message) -> dict[str, object]:
     offset = offset_minutes(message.said_at)
     return {**vars(message), "scope_key": message.scope_key, "utc_offset": offset}
+
+
+def _host_fields(identity: Identity) -> dict[str, object]:
+    """Return what a job needs of the identity to form the session; agent and session are keys of the row."""
+    return identity.model_dump(include={"user_id", "group_ids", "members", "teaches_agent", "role", "timezone"})
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:

@@ -22,7 +22,7 @@ from psycopg.errors import (
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.connection import connect
 from mnemic.storage.failures import typed_error
-from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, RULES, SERVICE_ROLE, SchemaFile, schema_files
+from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, QUEUE_SCHEMA, RULES, SERVICE_ROLE, SchemaFile, schema_files
 
 MINIMUM_SERVER = 150000
 
@@ -156,12 +156,13 @@ async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | No
 
 
 async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> None:
-    await connection.execute(f"create schema if not exists mnemic authorization {OWNER_ROLE}")
+    for schema in ("mnemic", QUEUE_SCHEMA):
+        await connection.execute(f"create schema if not exists {schema} authorization {OWNER_ROLE}")
     database = str(await _value(connection, "select current_database()"))  # a pooler may know it by another name
     for role in (SERVICE_ROLE, ADMIN_ROLE):
         await connection.execute(
-            sql.SQL("alter role {} in database {} set search_path = mnemic, {}").format(
-                sql.Identifier(role), sql.Identifier(database), sql.Identifier(vector_schema)
+            sql.SQL("alter role {} in database {} set search_path = mnemic, {}, {}").format(
+                *map(sql.Identifier, (role, database, vector_schema, QUEUE_SCHEMA))
             )
         )
 

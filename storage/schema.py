@@ -27,6 +27,8 @@ _RIGHT = re.compile(r"(\w+)(?:\s*\(([^)]*)\))?")
 OWNER_ROLE = "mnemic_owner"
 SERVICE_ROLE = "mnemic_app"
 ADMIN_ROLE = "mnemic_admin"
+#: Schema of the job queue's tables, which hold names of jobs, ids of agents and scope keys.
+QUEUE_SCHEMA = "mnemic_jobs"
 
 _KEYS = "(select nullif(current_setting('mnemic.scope_keys', true), '')::text[])"
 _AGENT = "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
@@ -72,6 +74,8 @@ class Policy(NamedTuple):
 POLICIES: Final = (
     Policy("agents", _AGENT),
     Policy("token_usage", _AGENT),
+    Policy("job_failures", _AGENT),
+    Policy("schedules", _AGENT),
     Policy("scopes", _of_keys()),
     Policy("leases", _of_keys()),
     Policy("sources", _of_keys()),
@@ -138,9 +142,23 @@ def schema_files() -> tuple[SchemaFile, ...]:
     # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
     savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
     return (
+        SchemaFile("procrastinate 3.10", _queue_tables()),
         *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),
         *(SchemaFile(name, tables[name]) for name in sorted(tables)),
         SchemaFile(RULES, _rules()),
+    )
+
+
+def _queue_tables() -> str:
+    """Return the statements that create procrastinate's tables in a schema of their own, for the service to use."""
+    tables = resources.files("procrastinate.sql").joinpath("schema.sql").read_text(encoding="utf-8")
+    kinds = ("tables", "sequences", "functions")
+    granted = "".join(f"grant all on all {kind} in schema {QUEUE_SCHEMA} to {SERVICE_ROLE};" for kind in kinds)
+    return (
+        "select set_config('mnemic.search_path', current_setting('search_path'), true);"
+        f"set local search_path = {QUEUE_SCHEMA};{tables};"
+        f"grant usage on schema {QUEUE_SCHEMA} to {SERVICE_ROLE};{granted}"
+        "select set_config('search_path', current_setting('mnemic.search_path'), true)"
     )
 
 

@@ -47,6 +47,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the developer's own settings, keys or tracing reaches a test."""
     for name in [name for name in os.environ if name.startswith("MNEMIC_") or name == "OPENAI_API_KEY"]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("MNEMIC_BACKGROUND", "false")  # tests of the background turn it on
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
 

@@ -34,7 +34,10 @@ with listed as (
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
-    update sessions set message_count = message_count + new.count, last_activity_at = clock_timestamp()
+    -- a job forms the session as this run's identity once it is cold
+    update sessions
+       set message_count = message_count + new.count, last_activity_at = clock_timestamp(), identity = %(identity)s,
+           is_waiting = true
       from (select count(*) from stored) as new
      where agent_id = %(agent_id)s and session_id = %(session_id)s and new.count > 0
 )

@@ -9,7 +9,7 @@ grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage, thread_revisions, memory_use
     to mnemic_app;
 grant insert, update on refinements to mnemic_app;
-grant select, insert, update, delete on entries, leases, supervisor_checkpoints, checkpoints, checkpoint_blobs,
+grant select, insert, update, delete on entries, leases, job_failures, schedules, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
 grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages to mnemic_app, mnemic_admin;
 grant execute on function set_protection, as_of_blind, purge_expired, audit_problems, agent_ids to mnemic_admin;
@@ -17,4 +17,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     rests_on, is_rested_on,
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
-    left_to_erase, vector_models to mnemic_app;
+    left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
+    all_schedules to mnemic_app;

@@ -43,8 +43,13 @@ create table sessions (
     session_id        text not null,
     message_count     bigint not null default 0,
     last_activity_at  timestamptz not null,
+    -- the identity of the run that observed last: user, groups, members and role, with which a job forms the session
+    identity          jsonb not null default '{}',
+    -- whether a job looks at the session once it is cold
+    is_waiting        boolean not null default false,
     primary key (agent_id, session_id)
 );
+create index sessions_waiting on sessions (last_activity_at) where is_waiting;
 
 -- How far a reader, a role and a user, has been told of changes in a session, as a seq.
 create table thread_revisions (
@@ -135,6 +140,8 @@ create unique index memories_one_consolidation on memories (agent_id, scope_key)
 -- The always-in-context part is read on every turn; facts of the same scope key must not be in the way, but those of a
 -- category that is always in context belong to it.
 create index memories_standing on memories (agent_id, scope_key, kind, category) where state = 'active';
+-- Reflections that wait for a consolidation: one pass over them finds the scope keys that are due.
+create index memories_reflections on memories (agent_id, scope_key) where state = 'active' and kind = 'reflection';
 
 -- What replaced a memory, what took it in, and what tells of a scope key's refinements: few have any.
 create index memories_superseded on memories (agent_id, superseded_by) where superseded_by is not null;

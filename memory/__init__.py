@@ -1,0 +1,1 @@
+"""What can be done with memories, one folder per feature: its rules and its operations."""

@@ -1,0 +1,1 @@
+"""Background work: jobs, the sweep that finds due work, and schedules."""

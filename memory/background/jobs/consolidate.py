@@ -1,0 +1,30 @@
+"""Consolidates scope keys whose reflections wait since a consolidation failed."""
+
+from datetime import datetime
+from typing import get_args
+from uuid import uuid4
+
+from mnemic.memory.background.owners import owner_identity
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.run.graph import run_leased
+from mnemic.state.background import Target
+from mnemic.state.graphs import Lease
+from mnemic.state.identity import Scope
+from mnemic.storage import background
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the scope keys with enough unabsorbed reflections."""
+    resources = work.resources
+    thresholds = {scope: resources.settings.of_scope(scope, "threshold") for scope in get_args(Scope)}
+    return await background.due_consolidations(resources.database, thresholds, now, MAX_TARGETS)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Rewrite the consolidation of the scope key, if that is due."""
+    identity, lease = owner_identity(target), Lease("consolidation", target.scope_key, uuid4())
+    given = {"scope_key": target.scope_key, "force": False}
+    await run_leased(work.resources, work.graphs.consolidation, given, identity, lease)
+
+
+JOB = Job(name="consolidate", run=run, find_due=find_due)

@@ -1,0 +1,35 @@
+"""Forms the sessions that have turned cold, as the identity with which they were observed last."""
+
+from datetime import datetime
+
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.turn import form_pending
+from mnemic.state.background import Target
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.storage import background
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the sessions that have turned cold or have enough messages pending."""
+    resources = work.resources
+    return await background.due_sessions(resources.database, resources.settings, now, MAX_TARGETS)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Form what the session has pending and due."""
+    resources, session_id = work.resources, split_scope_key(target.scope_key)[1]
+    reader = Identity(agent_id=target.agent_id, session_id=session_id)
+    async with resources.database.scoped(reader) as tx:
+        found = await background.session_identity(tx, session_id)
+    if found is None:
+        return
+    identity, last_activity_at = found
+    runs = await form_pending(resources, work.graphs.formation, identity, force=False, retry=False)
+    if any(run["waits"] for run in runs):
+        return
+    async with resources.database.scoped(identity) as tx:
+        await background.rest_session(tx, session_id, last_activity_at)
+
+
+# what cannot be formed is set aside by the formation itself
+JOB = Job(name="form", run=run, find_due=find_due, gives_up=False)

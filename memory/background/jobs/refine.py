@@ -1,0 +1,46 @@
+"""Refines context memories: weekly those above their target, and at any time those above their budget."""
+
+from datetime import datetime
+from uuid import uuid4
+
+from mnemic.memory.background.owners import owner_identity
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.run.graph import run_leased
+from mnemic.state.background import Target
+from mnemic.state.errors import RefinementRunningError
+from mnemic.state.graphs import Lease
+from mnemic.storage import background
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the scope keys whose context memories have passed their budget."""
+    resources = work.resources
+    budget = resources.settings.refinement_budget_tokens
+    return await background.due_refinements(resources.database, budget, now, MAX_TARGETS)
+
+
+async def find_scheduled(work: Work, agent_id: str, now: datetime) -> list[Target]:
+    """Return the agent's scope keys whose context memories are above their target."""
+    resources = work.resources
+    target = resources.settings.refinement_target
+    return await background.due_refinements(resources.database, target, now, MAX_TARGETS, agent_id=agent_id)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Refine the scope key, or go on with a refinement that was broken off."""
+    identity, lease = owner_identity(target), Lease("refinement", target.scope_key, uuid4())
+    given = {"scope_key": target.scope_key, "force": True, "dry_run": False}
+    try:
+        await run_leased(work.resources, work.graphs.refinement, given, identity, lease)
+    except RefinementRunningError:
+        return  # another process refines the same scope key
+
+
+JOB = Job(
+    name="refine",
+    run=run,
+    find_due=find_due,
+    interval_minutes=5,
+    schedule="refinement_schedule",
+    find_scheduled=find_scheduled,
+)

@@ -1,0 +1,52 @@
+"""Runs one job on one target, and records how it ended."""
+
+import logging
+import traceback
+
+from mnemic.memory.background.jobs import JOBS
+from mnemic.memory.background.work import Work
+from mnemic.state.background import Target
+from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError, ModelError
+from mnemic.state.identity import Identity
+from mnemic.storage import background
+
+_LOG = logging.getLogger("mnemic")
+#: Errors that pass by themselves: the work is tried until it succeeds, with growing pauses.
+_PASSING = (ModelError, DatabaseUnavailableError, ConcurrentChangeError)
+
+
+async def run_job(work: Work, name: str, target: Target) -> None:
+    """Run a job. A failure is recorded with its reason, logged, and tried again after a pause."""
+    ids = {"job": name, **target._asdict()}
+    job = JOBS[name]
+    try:
+        await job.run(work, target)
+    except MnemicError as error:
+        _LOG.warning("job %s on %s of agent %s failed: %s", name, target.scope_key, target.agent_id, error, extra=ids)
+        await _note(work, name, target, str(error), final=job.gives_up and not isinstance(error, _PASSING))
+    except Exception as error:  # noqa: BLE001 - a fault of one job must not end the worker; it is recorded and logged
+        # frames alone: the message of an unexpected error may contain user text
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        kind = type(error).__name__
+        _LOG.error(
+            "job %s on %s of agent %s ended with %s:\n%s",
+            name,
+            target.scope_key,
+            target.agent_id,
+            kind,
+            frames,
+            extra=ids,
+        )
+        await _note(work, name, target, f"unexpected {kind}; the log has its frames", final=True)
+    else:
+        async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
+            await background.clear_failure(tx, name, target.scope_key)
+
+
+async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:
+    settings, database = work.resources.settings, work.resources.database
+    try:
+        async with database.scoped(Identity(agent_id=target.agent_id)) as tx:
+            await background.note_failure(tx, name, target.scope_key, reason, settings, final=final)
+    except MnemicError as error:
+        _LOG.warning("the failure of job %s could not be recorded: %s", name, error)

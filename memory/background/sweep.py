@@ -1,0 +1,50 @@
+"""The sweep: finds due work that no wake-up announced, and fires schedules. One process does it each minute."""
+
+from datetime import UTC, datetime
+
+from mnemic.memory.background.jobs import JOBS
+from mnemic.memory.background.schedules import next_fire, stagger
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.state.identity import Identity
+from mnemic.storage import background
+from mnemic.storage.background import DueSchedule
+
+
+async def sweep(work: Work, now: datetime | None = None) -> None:
+    """Queue every job for the targets that are due.
+
+    Args:
+        work: of this process.
+        now: the moment for which due work is found; None: the present.
+
+    Raises:
+        DatabaseUnavailableError: The database cannot be reached; the next sweep finds the same work.
+    """
+    moment = now or datetime.now(UTC)
+    for job in JOBS.values():
+        if moment.minute % job.interval_minutes == 0:
+            await work.queue.wake(job.name, await job.find_due(work, moment))
+        if job.schedule is not None:
+            await _fire(work, job, job.schedule, moment)
+
+
+async def _fire(work: Work, job: Job, setting: str, now: datetime) -> None:
+    default: str = getattr(work.resources.settings, setting)
+    database = work.resources.database
+    for due in await background.due_schedules(database, job.name, setting, default, now, MAX_TARGETS):
+        fires = due.known == due.cron and due.next_at is not None and due.next_at <= now
+        if fires:
+            await work.queue.wake(job.name, await job.find_scheduled(work, due.agent_id, now))
+        # recorded after the wake-up: a crash in between wakes the job twice, which does nothing the second time
+        await _record(work, job, due, now, fired=fires)
+
+
+async def _record(work: Work, job: Job, due: DueSchedule, now: datetime, *, fired: bool) -> None:
+    delay = stagger(due.tenant_id, job.stagger_minutes)
+    fire = next_fire(due.cron, now - delay)
+    next_at = datetime.max.replace(tzinfo=UTC, year=9000) if fire is None else fire + delay
+    last_at = now if fired else None
+    identity = Identity(agent_id=due.agent_id)
+    await work.resources.database.write(
+        identity, lambda tx: background.note_schedule(tx, job.name, due.cron, last_at, next_at)
+    )

@@ -1,0 +1,145 @@
+"""Work of the background: what is due across all agents, the work that failed, and the schedules of each agent.
+
+Reads across agents return ids, times and codes. What is written belongs to one agent and goes through its transaction.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import LiteralString, NamedTuple
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from mnemic.state.background import JobFailure, Schedule, Target
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import Row, ScopedTransaction, load_statements
+
+_SQL = load_statements("background")
+
+
+class DueSchedule(NamedTuple):
+    """The schedule of one agent's job that fires, is new, or has another cron line than before."""
+
+    agent_id: str
+    tenant_id: str
+    cron: str
+    #: Cron line by which `next_at` was computed; None if there is no row.
+    known: str | None
+    last_at: datetime | None
+    next_at: datetime | None
+
+
+async def _rows(
+    database: Database, record: type[Row], statement: LiteralString, values: Mapping[str, object]
+) -> list[Row]:
+    async with database.catalog() as connection:
+        cursor = connection.cursor(row_factory=class_row(record))
+        return await (await cursor.execute(statement, values)).fetchall()
+
+
+async def due_sessions(database: Database, settings: Settings, now: datetime, limit: int) -> list[Target]:
+    """Return the sessions that have turned cold or have enough messages pending, the oldest first."""
+    values = {
+        "now": now,
+        "cold": settings.session_cold_minutes,
+        "messages": settings.formation_messages,
+        "most": limit,
+    }
+    statement: LiteralString = "select * from due_sessions(%(now)s, %(cold)s, %(messages)s, %(most)s)"
+    return await _rows(database, Target, statement, values)
+
+
+async def due_consolidations(
+    database: Database, thresholds: Mapping[str, int], now: datetime, limit: int
+) -> list[Target]:
+    """Return the scope keys with enough unabsorbed reflections.
+
+    Args:
+        database: of the service.
+        thresholds: number of reflections by scope, for agents that override none.
+        now: by the database's clock, or a test's.
+        limit: rows at most.
+    """
+    values = {"now": now, "thresholds": Jsonb(dict(thresholds)), "most": limit}
+    return await _rows(database, Target, "select * from due_consolidations(%(now)s, %(thresholds)s, %(most)s)", values)
+
+
+async def due_refinements(
+    database: Database, tokens: int, now: datetime, limit: int, *, agent_id: str | None = None
+) -> list[Target]:
+    """Return the scope keys with more tokens in context than the budget, or of one agent, than its target."""
+    values = {"now": now, "agent_id": agent_id, "tokens": tokens, "most": limit}
+    statement: LiteralString = "select * from due_refinements(%(now)s, %(agent_id)s, %(tokens)s, %(most)s)"
+    return await _rows(database, Target, statement, values)
+
+
+async def due_schedules(
+    database: Database, job: str, setting: str, default: str, now: datetime, limit: int
+) -> list[DueSchedule]:
+    """Return the schedules of a job that fire, are new, or have changed."""
+    values = {"job": job, "setting": setting, "default": default, "now": now, "most": limit}
+    statement: LiteralString = "select * from due_schedules(%(job)s, %(setting)s, %(default)s, %(now)s, %(most)s)"
+    return await _rows(database, DueSchedule, statement, values)
+
+
+async def failed_jobs(database: Database, limit: int) -> list[JobFailure]:
+    """Return the work that failed, of all agents, the newest first."""
+    return await _rows(database, JobFailure, "select * from failed_jobs(%(most)s)", {"most": limit})
+
+
+async def schedules(database: Database, limit: int) -> list[Schedule]:
+    """Return the schedules of all agents, the next to fire first."""
+    return await _rows(database, Schedule, "select * from all_schedules(%(most)s)", {"most": limit})
+
+
+async def note_failure(
+    tx: ScopedTransaction, job: str, key: str, reason: str, settings: Settings, *, final: bool
+) -> None:
+    """Record that a job failed on a scope key, and when it is tried again.
+
+    Args:
+        tx: of the agent.
+        job: its name.
+        key: the scope key.
+        reason: message of a typed error, without contents.
+        settings: pauses and number of tries.
+        final: the same work fails again as it is: after the last try it is not tried again without a command.
+    """
+    values = {
+        "job": job,
+        "scope_key": key,
+        "reason": reason,
+        "final": final,
+        "tries": settings.tries,
+        "first_wait": settings.retry_seconds,
+        "longest_wait": settings.longest_retry_seconds,
+    }
+    await tx.execute(_SQL["note_failure"], values)
+
+
+async def clear_failure(tx: ScopedTransaction, job: str, key: str) -> bool:
+    """Delete the record of a failure; return whether there was one."""
+    return bool(await tx.tuples(_SQL["clear_failure"], {"job": job, "scope_key": key}))
+
+
+async def note_schedule(
+    tx: ScopedTransaction, job: str, cron: str, last_at: datetime | None, next_at: datetime
+) -> None:
+    """Record when a schedule fired last and fires next."""
+    await tx.execute(_SQL["note_schedule"], {"job": job, "cron": cron, "last_at": last_at, "next_at": next_at})
+
+
+async def session_identity(tx: ScopedTransaction, session_id: str) -> tuple[Identity, datetime] | None:
+    """Return the identity with which a session was observed last, and when; None if there is no such session."""
+    rows = await tx.tuples(_SQL["session_identity"], {"session_id": session_id})
+    if not rows:
+        return None
+    fields, last_activity_at = rows[0]
+    return Identity(**fields, agent_id=tx.identity.agent_id, session_id=session_id), last_activity_at
+
+
+async def rest_session(tx: ScopedTransaction, session_id: str, last_activity_at: datetime) -> None:
+    """Take the session out of the sweep, unless something was said since it was read."""
+    await tx.execute(_SQL["rest_session"], {"session_id": session_id, "last_activity_at": last_activity_at})

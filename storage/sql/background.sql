@@ -1,0 +1,31 @@
+-- note_failure --
+-- Records that a job failed on a scope key. final: it is not tried again without a command.
+insert into job_failures as f (agent_id, job, scope_key, reason, failures, retry_at)
+values (%(agent_id)s, %(job)s, %(scope_key)s, %(reason)s, 1,
+        case when not %(final)s or %(tries)s > 1 then clock_timestamp() + make_interval(secs => %(first_wait)s) end)
+on conflict (agent_id, job, scope_key) do update
+   set reason = excluded.reason, failures = f.failures + 1, failed_at = clock_timestamp(),
+       retry_at = case when not %(final)s or f.failures + 1 < %(tries)s
+                       then clock_timestamp() + make_interval(
+                            secs => least(%(first_wait)s * 4 ^ least(f.failures, 10), %(longest_wait)s)) end
+returning failures, retry_at;
+
+-- clear_failure --
+-- The job succeeded, or is tried anew by a command.
+delete from job_failures where agent_id = %(agent_id)s and job = %(job)s and scope_key = %(scope_key)s returning 1;
+
+-- note_schedule --
+-- Records when a schedule fired last and fires next.
+insert into schedules (agent_id, job, cron, last_at, next_at)
+values (%(agent_id)s, %(job)s, %(cron)s, %(last_at)s, %(next_at)s)
+on conflict (agent_id, job) do update
+   set cron = excluded.cron, last_at = coalesce(excluded.last_at, schedules.last_at), next_at = excluded.next_at;
+
+-- session_identity --
+-- The identity with which a session was observed last, and its last activity.
+select identity, last_activity_at from sessions where agent_id = %(agent_id)s and session_id = %(session_id)s;
+
+-- rest_session --
+-- Nothing of the session is due, and nothing was said since it was read: it is not looked at again before the next message.
+update sessions set is_waiting = false
+ where agent_id = %(agent_id)s and session_id = %(session_id)s and last_activity_at = %(last_activity_at)s;

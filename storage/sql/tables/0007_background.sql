@@ -1,0 +1,22 @@
+-- Work of the background that failed. retry_at is null once the job is not tried again without a command.
+create table job_failures (
+    agent_id   text not null references agents,
+    job        text not null,
+    scope_key  text not null,
+    reason     text not null,
+    failures   integer not null,
+    failed_at  timestamptz not null default clock_timestamp(),
+    retry_at   timestamptz,
+    primary key (agent_id, job, scope_key)
+);
+
+-- The schedule of each agent's jobs: the cron line in force, and when it fired last and fires next.
+create table schedules (
+    agent_id  text not null references agents,
+    job       text not null,
+    cron      text not null,
+    last_at   timestamptz,
+    next_at   timestamptz not null,
+    primary key (agent_id, job)
+);
+create index schedules_next on schedules (next_at);
