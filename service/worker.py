@@ -30,3 +30,15 @@ async def background_work(resources: Resources, graphs: JobGraphs) -> AsyncItera
             doing.cancel()
             with suppress(asyncio.CancelledError):
                 await doing
+
+
+async def finish_due_work(resources: Resources, graphs: JobGraphs) -> None:
+    """Do all background work that is due now.
+
+    Raises:
+        DatabaseUnavailableError: The database cannot be reached.
+    """
+    async with open_queue(resources.database) as queue:
+        work = Work(resources, graphs, queue)
+        await sweep(work)
+        await queue.drain(JOBS, partial(run_job, work), at_once=resources.settings.jobs_at_once)

@@ -18,6 +18,7 @@ from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
+from mnemic.service.cli.jobs import cancel, jobs, maintain, retry, worker
 from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
@@ -91,19 +92,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 database = typer.Typer(help="Set up and dump the database.", no_args_is_help=True)
+background = typer.Typer()
 audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
 
 _COMMANDS = (
     (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
     (app, (correct, embed, refine, refinements, protect, unprotect)),
-    (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token)),
+    (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token, worker, maintain)),
+    (background, (retry, cancel)),
     (database, (migrate, dump)),
     (audits, (audit.log, audit.verify, audit.anchor, audit.export, audit.check)),
 )
+background.callback(invoke_without_command=True)(blocking(jobs))
 for group, commands in _COMMANDS:
     for command in commands:
         group.command()(blocking(command))
 app.add_typer(database, name="db")
+app.add_typer(background, name="jobs")
 app.add_typer(audits, name="audit")
 
 

@@ -11,10 +11,20 @@ import typer
 from rich.console import RenderableType
 
 from mnemic.policy.governance.audit import CheckedExport, check_export
-from mnemic.service.cli.options import Agent, AsJson, Concerned, Limit, Session, User, governing, person, to_moment
+from mnemic.service.cli.options import (
+    Agent,
+    AsJson,
+    Concerned,
+    Limit,
+    Session,
+    User,
+    governing,
+    open_memory,
+    person,
+    to_moment,
+)
 from mnemic.service.cli.terminal import acting, exit_if_wrong, plain, report, say, show, table, to_the_second, verbatim
 from mnemic.service.governance.administration import Administration
-from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
 from mnemic.state.governance import AuditProblem, Operation
 
@@ -68,7 +78,7 @@ async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> No
 async def export(agent: Agent, user: User, session: Session = None, output: Output = None) -> None:
     """Write a person's own history with its contents, in a form that anybody can check: one JSON object a line."""
     who = person(agent, user, session=session)
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         try:
             with nullcontext(sys.stdout) if output is None else output.open("x", encoding="ascii") as file:
                 async for line in memory.export_audit(who):

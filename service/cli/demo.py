@@ -18,7 +18,7 @@ from rich.text import Text
 
 from mnemic.policy.text.shape import clip_text
 from mnemic.service.cli.form import FormedSession, summary
-from mnemic.service.cli.options import AsJson
+from mnemic.service.cli.options import AsJson, open_memory
 from mnemic.service.cli.talks import Question, Talks
 from mnemic.service.cli.terminal import (
     command_line,
@@ -121,7 +121,7 @@ def _recorded_settings(stack: ExitStack, talks: Talks) -> dict[str, Any]:
 
 async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:
     agent_id = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-    async with Mnemic.open(**settings) as memory:
+    async with open_memory(**settings) as memory:
         if not quiet:
             if settings:
                 show("Recorded answers: a careful reader gave them in the place of a language model.")

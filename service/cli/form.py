@@ -10,7 +10,7 @@ import typer
 
 from mnemic.operations.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
-from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity
+from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity, open_memory
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
 from mnemic.service.cli.usage import spent_by, spent_line
 from mnemic.service.cli.waiting import waiting_shown
@@ -99,7 +99,7 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
         raise InvalidInputError(f"several files would be the session {', '.join(twins)}: rename them")
     who = identity(agent, user, group)
     sessions = list[FormedSession]()
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         say(memory.describe())
         intake = await _take_in(memory, who, files)
         async with waiting_shown(memory, say):

@@ -1,7 +1,7 @@
 """Options that several commands share, the identity and the view that they name, and moments as they are written."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -56,6 +56,11 @@ def identity(
 person = partial(identity, role=OWNER)
 
 
+def open_memory(**settings: Any) -> AbstractAsyncContextManager[Mnemic]:
+    """Open Mnemic for one command, which does no background work: it would be stopped half-way."""
+    return Mnemic.open(background=False, **settings)
+
+
 @asynccontextmanager
 async def governing(
     agent: str,
@@ -83,7 +88,7 @@ async def governing(
         if actor is not None:
             raise InvalidInputError("--actor goes without --user: a person acts in their own name")
         who = person(agent, user, group, session)
-        async with Mnemic.open() as memory:
+        async with open_memory() as memory:
             yield memory, who
         return
     if blind and (session is not None or group):

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, person
+from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, open_memory, person
 from mnemic.service.cli.terminal import (
     acting,
     command_line,
@@ -23,7 +23,6 @@ from mnemic.service.cli.terminal import (
     to_the_second,
     verbatim,
 )
-from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope, display_name
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
@@ -70,7 +69,7 @@ async def query(
 ) -> None:
     """Search the memories and kept messages of a person, as an agent in a role may."""
     who = identity(agent, user, group, session, role)
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         found = await memory.query(
             who,
             question,
@@ -127,7 +126,7 @@ async def recall(
     as_json: AsJson = False,
 ) -> None:
     """Print what an agent would get into its prompt for this turn."""
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         recalled = await memory.recall(identity(agent, user, group, session), question)
     texts = filter(None, (recalled["context"]["standing"], recalled["context"]["turn"]))
     report(recalled, [*map(verbatim, texts)], as_json=as_json)
@@ -155,7 +154,7 @@ async def memories(
     if shared and (kind or closed):
         raise InvalidInputError("--shared lists what others see today, of every kind: leave out --kind and --closed")
     kinds, who = cast("list[Kind] | None", kind) or ALL_KINDS, person(agent, user, group, session)
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         found = await memory.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
     nothing = "nothing is shared, as far as --group names the groups" if shared else "no memories"
     report(found, list_memories(found), as_json=as_json, nothing=nothing)
@@ -190,7 +189,7 @@ async def history(
     as_json: AsJson = False,
 ) -> None:
     """Show everything that happened to one memory."""
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         events = await memory.history(person(agent, user, group, session), memory_id)
     report(events, (line for event in events for line in _describe(event)), as_json=as_json)
     exit_if_wrong(not events, "no memory of this id is visible to this person")
@@ -242,7 +241,7 @@ def _message_row(message: Message) -> tuple[object, ...]:
 async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
     """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
     who = identity(agent, user)
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         found = await memory.threads(who)
     report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
     if found and not as_json:

@@ -21,6 +21,7 @@ from mnemic.service.cli.options import (
     Yes,
     governing,
     identity,
+    open_memory,
     person,
 )
 from mnemic.service.cli.terminal import (
@@ -38,7 +39,6 @@ from mnemic.service.cli.terminal import (
 from mnemic.service.cli.usage import spent_line
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.governance.administration import Administration
-from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity, split_scope_key
@@ -63,7 +63,7 @@ async def correct(
     as_json: AsJson = False,
 ) -> None:
     """Replace what a memory of a person says: it is closed, and what is right takes its place."""
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         done = await memory.correct(person(agent, user, group, session), memory_id, content)
     report(done, [plain(correct_answer(done))], as_json=as_json)
 
@@ -118,7 +118,7 @@ async def erase(
 
 
 async def _erase(who: Identity, ids: Sequence[UUID], *, dry_run: bool) -> Erasure:
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         with progress() as bar:
             task = bar.add_task("erasing", total=None)
 
@@ -206,7 +206,7 @@ async def refine(
     who = Identity(agent_id=agent, actor_id=actor)  # the narrowest that the scope key belongs to
     if scope != "agent":
         who = who.model_copy(update={"group_ids": (owner,)} if scope == "group" else {f"{scope}_id": owner})
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         async with waiting_shown(memory, say):
             result = await memory.refine(who, key, force=force, dry_run=dry_run)
         by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE

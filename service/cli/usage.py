@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from mnemic.policy.prices import total_cost
-from mnemic.service.cli.options import Agent, AsJson
+from mnemic.service.cli.options import Agent, AsJson, open_memory
 from mnemic.service.cli.terminal import report, say, table
-from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import FormationOutput, Spent
 from mnemic.state.identity import Identity
@@ -36,7 +35,7 @@ async def usage(
     keys = list(dict.fromkeys(by or ("day", "step")))
     if not set(keys) <= set(_KEYS):
         raise InvalidInputError(f"--by is one of {', '.join(_KEYS)}")
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         who = Identity(agent_id=agent)
         days = [day.date() if day else None for day in (since, before)]
         found = await memory.usage(who, since=days[0], before=days[1])

@@ -1,7 +1,7 @@
 """What `langgraph.json` names for LangGraph Server: our checkpointer, our own route, and the door of all routes."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -9,9 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from mnemic.graphs.consolidation import graph as consolidation_graph
+from mnemic.graphs.formation import graph as formation_graph
+from mnemic.graphs.refinement import graph as refinement_graph
 from mnemic.operations.run.resources import close_environment, from_environment
 from mnemic.service.server.access import ServerAccess, check_access
 from mnemic.service.server.threads import ServerThreads
+from mnemic.service.worker import background_work
 from mnemic.state.errors import MnemicError
 from mnemic.storage.doctor import check
 
@@ -30,9 +34,20 @@ async def checkpointer() -> AsyncIterator[ServerThreads]:
     check_access()
     try:
         resources = await from_environment()
-        yield ServerThreads(resources.database)
+        async with AsyncExitStack() as stack:
+            if resources.settings.background:
+                await stack.enter_async_context(background_work(resources, ServerGraphs()))
+            yield ServerThreads(resources.database)
     finally:
         await close_environment()
+
+
+class ServerGraphs:
+    """The graphs that langgraph.json names, for background jobs."""
+
+    formation = formation_graph
+    consolidation = consolidation_graph
+    refinement = refinement_graph
 
 
 async def health(_: Request) -> JSONResponse:

@@ -44,7 +44,7 @@ async def working(clone: Clone, model: LoopbackModel, **settings: Any) -> AsyncI
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
     """The first true value of the condition."""
     async with asyncio.timeout(LONGEST_SECONDS):
-        while not (value := await condition()):
+        while not (value := await condition()):  # noqa: ASYNC110 - a worker's act on the database has no event
             await asyncio.sleep(0.02)
     return value
 
@@ -143,9 +143,7 @@ async def test_a_wake_up_of_two_workers_is_done_once(
     assert len([request for request in homes.chat_requests if request["model"] == "gpt-fast"]) == 1
 
 
-async def test_a_schedule_fires_once_for_each_time_and_a_missed_one_once(
-    clean_db: Clone, homes: LoopbackModel
-) -> None:
+async def test_a_schedule_fires_once_for_each_time_and_a_missed_one_once(clean_db: Clone, homes: LoopbackModel) -> None:
     sunday = datetime(2026, 3, 1, 3, 59, tzinfo=UTC)
     fired: list[datetime] = []
     async with scripted_memory(clean_db, homes) as memory, open_queue(memory.resources.database) as queue:

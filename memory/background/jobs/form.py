@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.run.identity import session_of
 from mnemic.operations.turn import form_pending
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, split_scope_key
@@ -15,20 +16,25 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
     return await background.due_sessions(resources.database, resources.settings, now, MAX_TARGETS)
 
 
+async def session_of_target(work: Work, target: Target) -> tuple[Identity, datetime] | None:
+    """Return the identity with which the session was observed last, and when; None if there is no such session."""
+    session_id = split_scope_key(target.scope_key)[1]
+    reader = Identity(agent_id=target.agent_id, session_id=session_id)
+    async with work.resources.database.scoped(reader) as tx:
+        return await background.session_identity(tx, session_id)
+
+
 async def run(work: Work, target: Target) -> None:
     """Form what the session has pending and due."""
-    resources, session_id = work.resources, split_scope_key(target.scope_key)[1]
-    reader = Identity(agent_id=target.agent_id, session_id=session_id)
-    async with resources.database.scoped(reader) as tx:
-        found = await background.session_identity(tx, session_id)
+    found = await session_of_target(work, target)
     if found is None:
         return
-    identity, last_activity_at = found
+    resources, (identity, last_activity_at) = work.resources, found
     runs = await form_pending(resources, work.graphs.formation, identity, force=False, retry=False)
     if any(run["waits"] for run in runs):
         return
     async with resources.database.scoped(identity) as tx:
-        await background.rest_session(tx, session_id, last_activity_at)
+        await background.rest_session(tx, session_of(identity), last_activity_at)
 
 
 # what cannot be formed is set aside by the formation itself

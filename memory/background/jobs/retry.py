@@ -1,0 +1,16 @@
+"""Forms the messages that a formation has set aside. Only a command wakes it."""
+
+from mnemic.memory.background.jobs.form import session_of_target
+from mnemic.memory.background.work import Job, Work
+from mnemic.operations.turn import form_pending
+from mnemic.state.background import Target
+
+
+async def run(work: Work, target: Target) -> None:
+    """Form what was set aside in the session."""
+    found = await session_of_target(work, target)
+    if found is not None:
+        await form_pending(work.resources, work.graphs.formation, found[0], force=False, retry=True)
+
+
+JOB = Job(name="retry", run=run, gives_up=False)

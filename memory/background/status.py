@@ -1,0 +1,36 @@
+"""What the background does and waits for, and commands on its jobs: retry and cancel."""
+
+from mnemic.memory.background.jobs import JOBS
+from mnemic.state.background import BackgroundStatus, Target
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import Identity
+from mnemic.storage import background
+from mnemic.storage.database import Database
+from mnemic.storage.queue import JobQueue
+
+
+async def read_status(queue: JobQueue, database: Database, *, limit: int) -> BackgroundStatus:
+    """Return the jobs that run and wait, the work that failed, and the schedules, of all agents.
+
+    Raises:
+        DatabaseUnavailableError: The database cannot be reached.
+    """
+    return BackgroundStatus(
+        queued=(await queue.jobs())[:limit],
+        failed=await background.failed_jobs(database, limit),
+        schedules=await background.schedules(database, limit),
+    )
+
+
+async def retry_job(queue: JobQueue, database: Database, job: str, target: Target) -> None:
+    """Queue a job for a target at once, whatever its earlier failures say.
+
+    Raises:
+        InvalidInputError: There is no job of this name.
+        DatabaseUnavailableError: The database cannot be reached.
+    """
+    if job not in JOBS:
+        raise InvalidInputError(f"job {job!r} is unknown; use one of {', '.join(JOBS)}")
+    async with database.scoped(Identity(agent_id=target.agent_id)) as tx:
+        await background.clear_failure(tx, job, target.scope_key)
+    await queue.wake(job, [target])
