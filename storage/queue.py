@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("mnemic")
 _SWEEP: Final = "sweep"
 #: Seconds between two looks for jobs that a notification did not announce.
-POLL_SECONDS: Final = 5.0
-HEARTBEAT_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 15.0
+HEARTBEAT_SECONDS: Final = 15.0
 #: Seconds without a heartbeat after which the jobs of a worker are given to others.
-STALLED_SECONDS: Final = 30.0
+STALLED_SECONDS: Final = 45.0
 #: Seconds before a worker that lost the database connects again.
 RECONNECT_SECONDS: Final = 2.0
 
