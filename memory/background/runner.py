@@ -1,10 +1,10 @@
 """Runs one job on one target, and records how it ended."""
 
 import logging
-import traceback
 
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.work import Work
+from mnemic.operations.run.background import frames_of
 from mnemic.state.background import Target
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError, ModelError
 from mnemic.state.identity import Identity
@@ -25,18 +25,9 @@ async def run_job(work: Work, name: str, target: Target) -> None:
         _LOG.warning("job %s on %s of agent %s failed: %s", name, target.scope_key, target.agent_id, error, extra=ids)
         await _note(work, name, target, str(error), final=job.gives_up and not isinstance(error, _PASSING))
     except Exception as error:  # noqa: BLE001 - a fault of one job must not end the worker; it is recorded and logged
-        # frames alone: the message of an unexpected error may contain user text
-        frames = "".join(traceback.format_tb(error.__traceback__))
         kind = type(error).__name__
-        _LOG.error(
-            "job %s on %s of agent %s ended with %s:\n%s",
-            name,
-            target.scope_key,
-            target.agent_id,
-            kind,
-            frames,
-            extra=ids,
-        )
+        text = "job %s on %s of agent %s ended with %s"
+        _LOG.error(text, name, target.scope_key, target.agent_id, frames_of(error), extra=ids)
         await _note(work, name, target, f"unexpected {kind}; the log has its frames", final=True)
     else:
         async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:

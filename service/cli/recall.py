@@ -221,7 +221,7 @@ async def messages(
 ) -> None:
     """List the stored messages of a person, newest first; with --session those of one conversation."""
     who = person(agent, user, None, session)
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         number = await memory.count_messages(who, session_id=session)
         found = [] if count else await memory.messages(who, session_id=session, limit=limit)
     if count:

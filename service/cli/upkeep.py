@@ -72,7 +72,7 @@ async def embed(
     agent: Agent, user: User, group: Groups = None, session: Session = None, as_json: AsJson = False
 ) -> None:
     """Embed what was stored without a vector; the exit code is 1 if some of it still has none."""
-    async with Mnemic.open() as memory:
+    async with open_memory() as memory:
         embedded, pending = await memory.embed_pending(person(agent, user, group, session))
     line = f"vectors stored: {embedded}, still without: {pending}"
     report({"embedded": embedded, "pending": pending}, [plain(line)], as_json=as_json)
