@@ -9,6 +9,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
+from mnemic.operations.embedding import with_agents_embedder
 from mnemic.operations.recall import fit_results, read_standing, search_setup, warn_of_other_vectors
 from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node
@@ -71,6 +72,7 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     fails, the search goes by text alone.
     """
     identity, settings = identity_of(runtime), resources.settings.overridden_for_recall(state["overrides"])
+    resources = await with_agents_embedder(resources, identity, for_recall=True)
     vector = await _vector(resources, state["question"])
     allowed = resources.categories.of_role(identity.role).categories
     shown = {fact.id for part in state["standing"] for fact in part.facts}

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from mnemic.operations.embedding import embed_to_store
+from mnemic.operations.embedding import embed_to_store, with_agents_embedder
 from mnemic.operations.governance.retention import FORGETTING, PROTECTED, known_memories, require_known
 from mnemic.operations.remember import (
     REMEMBERING,
@@ -74,6 +74,7 @@ async def correct(
     now = resources.now(identity)
     new = await _successor(resources, identity, old, text, now, conversation)
     texts = [new.search_text] if new.kind in memories.INDEXED else []
+    resources = await with_agents_embedder(resources, identity)
     vectors = await embed_to_store(resources, texts, is_awaited=True)
 
     async def act(scoped: ScopedTransaction) -> Corrected:

@@ -20,6 +20,17 @@ _LOG = logging.getLogger("mnemic")
 BATCH_SIZE: Final = 100
 
 
+async def with_agents_embedder(resources: Resources, identity: Identity, *, for_recall: bool = False) -> Resources:
+    """Return the resources with the embedder whose vectors the agent's searches compare.
+
+    That is the previous one while the agent's vectors are moved to another.
+    """
+    if resources.previous_embedder is None:
+        return resources
+    async with resources.database.scoped(identity, for_recall=for_recall) as tx:
+        return resources.with_embedder(await embeddings.searched_model(tx))
+
+
 async def embed_to_store(
     resources: Resources, texts: Sequence[str], *, is_awaited: bool = False
 ) -> list[Vector | None]:
@@ -36,7 +47,7 @@ async def embed_to_store(
     settings = resources.settings
     limit = settings.pool_timeout_seconds if is_awaited else settings.model_timeout_seconds
     try:
-        return await _embed_within(resources, texts, limit)
+        return await embed_within(resources, texts, limit)
     except EmbedderUnavailableError as error:
         _LOG.warning("%d texts get no vector for now: %s", len(texts), error)
         return [None] * len(texts)
@@ -58,13 +69,14 @@ async def embed_pending(
         EmbedderUnavailableError: the model does not answer; the rest waits as before.
         EmbeddingError: a setting of the embedder is wrong.
     """
+    resources = await with_agents_embedder(resources, identity)
     write = partial(resources.database.write, identity, also=also)
     if force:
         await write(embeddings.make_due)
     embedded = 0
     while claimed := await write(partial(embeddings.claim, most=BATCH_SIZE)):
-        texts = [_text(row) for row in claimed]
-        vectors = await _embed_within(resources, texts, resources.settings.model_timeout_seconds)
+        texts = [indexed_text(row) for row in claimed]
+        vectors = await embed_within(resources, texts, resources.settings.model_timeout_seconds)
         fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
         embedded += await write(fill)
     return FilledVectors(embedded, await write(embeddings.count_pending))
@@ -82,7 +94,13 @@ def embed_later(resources: Resources, identity: Identity, *, also: Sequence[str]
     resources.background.begin(("vectors", identity.agent_id, *identity.scope_keys, *also), fill)
 
 
-async def _embed_within(resources: Resources, texts: Sequence[str], limit: float) -> list[Vector | None]:
+async def embed_within(resources: Resources, texts: Sequence[str], limit: float) -> list[Vector | None]:
+    """Return one vector for each text, in order, or None for a text that the embedder refuses.
+
+    Raises:
+        EmbedderUnavailableError: the embedder does not answer within the limit, in seconds.
+        EmbeddingError: a setting of the embedder is wrong.
+    """
     try:
         # a local model cannot be away: it has other texts before these
         async with asyncio.timeout(None if resources.embedder.local else limit):
@@ -91,7 +109,7 @@ async def _embed_within(resources: Resources, texts: Sequence[str], limit: float
         raise EmbedderUnavailableError(f"{resources.embedder.name} did not answer within {limit:g} s") from None
 
 
-def _text(row: PendingText) -> str:
+def indexed_text(row: PendingText) -> str:
     """Return the text as it was indexed, of a message that of one piece."""
     if row.kind != "message":
         return search_text(row.dated, row.subject, row.content)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
+from mnemic.operations.embedding import with_agents_embedder
 from mnemic.operations.governance.retention import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
@@ -148,7 +149,8 @@ async def warn_of_other_vectors(resources: Resources, scoped: ScopedTransaction,
     if others := await other_models(scoped, name):
         resources.warned.add(name)
         told = ", ".join(f"{count:,} of {model}" for model, count in others.items())
-        _LOG.warning("vectors of another embedder than %s are found by words alone: %s", name, told)
+        text = "vectors of another embedder than %s are found by words alone: %s; `mnemic reembed` makes new ones"
+        _LOG.warning(text, name, told)
 
 
 async def query(resources: Resources, identity: Identity, request: MemoryQuery) -> list[Found]:
@@ -173,6 +175,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         raise InvalidInputError("a search needs a question that says something")
     vector = None
     if request.search_type != "text" or request.threshold is not None:
+        resources = await with_agents_embedder(resources, identity, for_recall=True)
         vector = await _question_vector(resources, request)
     allowed = resources.categories.of_role(identity.role).categories
     setup = search_setup(resources, resources.settings)

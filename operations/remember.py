@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.embedding import embed_to_store
+from mnemic.operations.embedding import embed_to_store, with_agents_embedder
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.operations.formation.decisions import related
 from mnemic.operations.messages.transcript import group_names
@@ -156,6 +156,7 @@ async def _store(
     """
     kind = new.kind
     texts = [new.search_text] if kind in memories.INDEXED else []
+    resources = await with_agents_embedder(resources, identity)
     vectors = await embed_to_store(resources, texts, is_awaited=True)
 
     async def act(scoped: ScopedTransaction) -> Remembered:

@@ -16,7 +16,7 @@ from mnemic.graphs.formation import build_formation
 from mnemic.graphs.recall import build_recall
 from mnemic.graphs.refinement import build_refinement
 from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
-from mnemic.operations import embedding
+from mnemic.operations import embedding, reembedding
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.messages.incoming import HostMessage
@@ -24,12 +24,12 @@ from mnemic.operations.run.graph import run_graph, run_leased
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.operations.turn import form_later, form_pending, formation_name, observe
 from mnemic.policy.categories import Categories
-from mnemic.state.checking import Limit, Seq, check_arguments
+from mnemic.state.checking import HostId, Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity
 from mnemic.state.query import BudgetTokens
-from mnemic.state.records import FilledVectors, Observed
+from mnemic.state.records import FilledVectors, Observed, Reembedded
 from mnemic.state.refinement import Refinement, RefinementResult
 
 
@@ -181,6 +181,26 @@ class Conversation(MemoryBase):
             EmbeddingError: a setting of the embedder is wrong.
         """
         return await embedding.embed_pending(self.resources, identity, force=True)
+
+    @check_arguments
+    async def reembed(
+        self, agent_id: HostId | None = None, *, progress: reembedding.Progress | None = None
+    ) -> Reembedded:
+        """Move an agent, or all agents of the database, to the embedder of the settings, and wait until that is done.
+
+        Until all vectors of an agent are made, its questions and new memories are embedded by `previous_embedder`, if
+        the settings name it. Otherwise its former memories are found by words alone. A move that was broken off goes on
+        with the next call, or as background work. Any number of processes can work on it at once.
+
+        Args:
+            agent_id: of one agent; None: all agents.
+            progress: called after each batch with the number of entries that are done, and the number that is left.
+
+        Raises:
+            EmbedderUnavailableError: the embedder does not answer; what was embedded stays.
+            EmbeddingError: a setting of the embedder is wrong.
+        """
+        return await reembedding.reembed(self.resources, agent_id, progress)
 
     @check_arguments
     async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:

@@ -150,6 +150,8 @@ class FormationState(FormationInput, FormationOutput, total=False):
     #: Facts on their way to be stored, and their vectors by id; None for a fact that has to wait for its vector.
     facts: Annotated[list[NewMemory], UntrackedValue]
     vectors: Annotated[dict[UUID, list[float] | None], UntrackedValue]
+    #: Name of the embedder that made them.
+    embedder: Annotated[str, UntrackedValue]
     #: Whether anything in the batch was said in confidence.
     private: Annotated[bool, UntrackedValue]
     #: What a decision is needed on: by the id of a new fact, the stored ones that it may change.

@@ -56,6 +56,9 @@ class ModelSettings(BaseSettings):
     model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
     #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
     embedder: str | None = None
+    #: Former embedder, for agents whose vectors are being moved to the other one: as `embedder`, or
+    #: `openai:NAME:DIMENSIONS` if its vectors have another length than the model makes by itself.
+    previous_embedder: str | None = None
     #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.
     embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
     #: A directory with model.onnx for `minilm`. None: the installed package.

@@ -168,6 +168,17 @@ class FilledVectors(NamedTuple):
     pending: int
 
 
+class Reembedded(NamedTuple):
+    """Counts of a move to another embedder."""
+
+    #: Agents whose searches use the embedder from now on.
+    agents: int
+    #: Vectors that this call made.
+    embedded: int
+    #: Texts that the embedder refused; they are found by their words alone.
+    refused: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScopeSettings:
     """What a scope key overrides; None means the general setting."""

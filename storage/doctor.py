@@ -84,7 +84,9 @@ async def check_vectors(database: Database, embedder: str) -> Finding:
     stored: dict[str, int] = dict(rows)
     pending = stored.pop("", 0)
     others = [f"{count:,} of {model}" for model, count in stored.items() if not f"{model}:".startswith(f"{embedder}:")]
-    note = f"not of {embedder}, so found by words alone: {', '.join(others)}" if others else f"all of {embedder}"
+    note = f"all of {embedder}"
+    if others:
+        note = f"not of {embedder}, so found by words alone until `mnemic reembed` is through: {', '.join(others)}"
     if pending:
         note += f"; without a vector, so found by words alone until `mnemic embed` or a formation: {pending:,}"
     return Finding("vectors", ok=True, note=note)

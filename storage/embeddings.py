@@ -3,12 +3,44 @@
 A vector changes no memory, so it is filled without an operation and leaves no row in the history.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
+from psycopg.rows import class_row
+
+from mnemic.state.background import Target
 from mnemic.state.records import PendingText
+from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("embeddings")
+#: Entries of one statement of a switch, about 0.5 s; the statements of a switch are one transaction.
+_SWITCH_SIZE: Final = 5000
+
+
+class ClaimedEntry(NamedTuple):
+    """An entry that is embedded now."""
+
+    item_id: UUID
+    piece: int
+    kind: str
+    scope_key: str
+
+
+#: Before the first entry of an agent.
+FIRST_ENTRY: Final = ClaimedEntry(UUID(int=0), -1, "", "")
+
+
+class AgentToMove(NamedTuple):
+    """An agent with vectors of another embedder than the one to which it is to move."""
+
+    agent_id: str
+    #: Embedder of most of its vectors.
+    main_model: str
+    #: Vectors that are left to make.
+    entries: int
 
 
 async def are_due(scoped: ScopedTransaction) -> bool:
@@ -18,7 +50,8 @@ async def are_due(scoped: ScopedTransaction) -> bool:
 
 async def claim(scoped: ScopedTransaction, *, most: int) -> list[PendingText]:
     """Return the texts that have waited longest for a vector, and let no other caller claim them for a while."""
-    return await scoped.rows(PendingText, _SQL["claim"], {"most": most})
+    claimed = await scoped.tuples(_SQL["claim"], {"most": most})
+    return await _texts(scoped, claimed)
 
 
 async def fill(
@@ -30,14 +63,7 @@ async def fill(
         vectors: of the texts, in order; None for a text that the model refuses, which waits longer each time.
         model: name of the embedding model.
     """
-    values = {
-        "ids": [text.item_id for text in texts],
-        "pieces": [text.piece for text in texts],
-        "hashes": [text.content_hash for text in texts],
-        "vectors": half_vectors(vectors),
-        "model": model,
-    }
-    rows = await scoped.tuples(_SQL["fill"], values)
+    rows = await scoped.tuples(_SQL["fill"], _filling(texts, vectors, model))
     return sum(is_filled for (is_filled,) in rows)
 
 
@@ -50,3 +76,101 @@ async def count_pending(scoped: ScopedTransaction) -> int:
     """Return the number of entries of the visible scope keys that wait for a vector."""
     ((pending,),) = await scoped.tuples(_SQL["count_pending"], {})
     return int(pending)
+
+
+async def _texts(scoped: ScopedTransaction, claimed: Sequence[tuple[Any, ...]]) -> list[PendingText]:
+    values = {
+        "ids": [entry[0] for entry in claimed],
+        "pieces": [entry[1] for entry in claimed],
+        "kinds": [entry[2] for entry in claimed],
+    }
+    return await scoped.rows(PendingText, _SQL["texts"], values) if claimed else []
+
+
+def _filling(
+    texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], model: str
+) -> Mapping[str, object]:
+    return {
+        "ids": [text.item_id for text in texts],
+        "pieces": [text.piece for text in texts],
+        "hashes": [text.content_hash for text in texts],
+        "vectors": half_vectors(vectors),
+        "model": model,
+    }
+
+
+# -- the move of an agent to another embedder
+
+
+async def agents_to_move(database: Database, agent_id: str | None, model: str) -> list[AgentToMove]:
+    """Return the agents, or the one that is named, with vectors of other embedders than this one."""
+    async with database.catalog() as connection:
+        cursor = connection.cursor(row_factory=class_row(AgentToMove))
+        values = {"agent_id": agent_id, "model": model}
+        await cursor.execute("select * from agents_to_reembed(%(agent_id)s, %(model)s)", values)
+        return await cursor.fetchall()
+
+
+async def due_moves(database: Database, model: str, now: datetime, limit: int) -> list[Target]:
+    """Return the agents that move to this embedder."""
+    async with database.catalog() as connection:
+        cursor = connection.cursor(row_factory=class_row(Target))
+        values = {"model": model, "now": now, "most": limit}
+        await cursor.execute("select * from due_reembeddings(%(model)s, %(now)s, %(most)s)", values)
+        return await cursor.fetchall()
+
+
+async def due_scope_keys(database: Database, now: datetime, limit: int) -> list[Target]:
+    """Return the scope keys with entries whose vector is due."""
+    async with database.catalog() as connection:
+        cursor = connection.cursor(row_factory=class_row(Target))
+        await cursor.execute("select * from due_embeddings(%(now)s, %(most)s)", {"now": now, "most": limit})
+        return await cursor.fetchall()
+
+
+async def searched_model(scoped: ScopedTransaction) -> str | None:
+    """Return the embedder whose vectors are searched while the agent moves to another one; None if it does not."""
+    rows = await scoped.tuples(_SQL["searched_model"], {})
+    return rows[0][0] if rows else None
+
+
+async def begin_move(scoped: ScopedTransaction, model: str, main_model: str) -> None:
+    """Begin to move the agent to an embedder, or go on with it.
+
+    Args:
+        scoped: of the agent.
+        model: name of the embedder.
+        main_model: embedder of most of the agent's vectors, which is searched until the switch.
+    """
+    await scoped.execute(_SQL["begin_move"], {"model": model, "main_model": main_model})
+
+
+async def claim_for_move(scoped: ScopedTransaction, model: str, after: ClaimedEntry, most: int) -> list[ClaimedEntry]:
+    """Return the agent's next entries without a vector of the embedder, in their order; no other caller gets them."""
+    rows = await scoped.call("claim_to_reembed", model, after.item_id, after.piece, most)
+    return sorted(ClaimedEntry(*row) for row in rows)
+
+
+async def texts_of(scoped: ScopedTransaction, claimed: Sequence[ClaimedEntry]) -> list[PendingText]:
+    """Return what was indexed of the entries of the visible scope keys."""
+    return await _texts(scoped, claimed)
+
+
+async def stage(
+    scoped: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
+) -> int:
+    """Store vectors beside those that are searched, and return their number; arguments as of `fill`."""
+    rows = await scoped.tuples(_SQL["stage"], _filling(texts, vectors, model))
+    return sum(is_filled for (is_filled,) in rows)
+
+
+async def switch(scoped: ScopedTransaction, model: str) -> bool:
+    """Search the agent by the vectors of the embedder from now on; False if some are still to be made."""
+    ((is_complete,),) = await scoped.call("is_reembedded", model)
+    if not is_complete:
+        return False
+    switched = 0
+    while changed := (await scoped.call("switch_vectors", model, _SWITCH_SIZE))[0][0]:
+        switched += changed
+    await scoped.execute(_SQL["end_move"], {"model": model, "switched": switched > 0})
+    return True

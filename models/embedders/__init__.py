@@ -58,6 +58,26 @@ def make_embedder(settings: Settings, given: "Embeddings | None" = None) -> Embe
     if given is not None:
         return GivenEmbedder(given)
     name = settings.embedder or (DEFAULT_EMBEDDER if settings.has_endpoint else "minilm")
+    return _named(name, settings, "MNEMIC_EMBEDDER")
+
+
+def make_previous_embedder(settings: Settings) -> Embedder | None:
+    """Make the embedder of agents whose vectors are being moved; None if the settings name none.
+
+    Raises:
+        ConfigurationError: as of `make_embedder`.
+    """
+    name = settings.previous_embedder
+    if name is None:
+        return None
+    model, _, length = name.rpartition(":")
+    dimensions = None
+    if length.isdecimal() and ":" in model:
+        name, dimensions = model, int(length)
+    return _named(name, settings.model_copy(update={"embedder_dimensions": dimensions}), "MNEMIC_PREVIOUS_EMBEDDER")
+
+
+def _named(name: str, settings: Settings, setting: str) -> Embedder:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return OpenAIEmbedder(model, settings)
@@ -65,7 +85,7 @@ def make_embedder(settings: Settings, given: "Embeddings | None" = None) -> Embe
         return MiniLMEmbedder(settings.minilm_path)
     if name == "hash":
         return HashEmbedder()
-    raise ConfigurationError(f"MNEMIC_EMBEDDER is {name!r}; it may be openai:MODEL, minilm or hash")
+    raise ConfigurationError(f"{setting} is {name!r}; it may be openai:MODEL, minilm or hash")
 
 
 class HashEmbedder:

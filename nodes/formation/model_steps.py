@@ -11,7 +11,7 @@ from typing import TypeVar
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.embedding import embed_to_store
+from mnemic.operations.embedding import embed_to_store, with_agents_embedder
 from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
 from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
 from mnemic.operations.formation.closings import without_unrelated
@@ -62,6 +62,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     """
     identity = identity_of(runtime)
     facts, batch, settings = state["facts"], state["batch"], resources.settings
+    resources = await with_agents_embedder(resources, identity)
     vectors = await embed_to_store(resources, [fact.search_text for fact in facts])
     keys, model = changeable_keys(facts, _resolver(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
@@ -77,7 +78,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
         least=most,
         most_tokens=settings.decision_tokens,
     )
-    return {**update, "candidates": shown}
+    return {**update, "candidates": shown, "embedder": model}
 
 
 async def decide(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
@@ -91,7 +92,8 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
     answer, used = await metered(resources, identity, deciding)
     spent = spent_on(used, resources.settings.model_prices)
-    related, unrelated = without_unrelated(facts, candidates, answer.decisions, resources.embedder.bands)
+    bands = resources.with_embedder(state.get("embedder")).embedder.bands
+    related, unrelated = without_unrelated(facts, candidates, answer.decisions, bands)
     outcome = apply_decisions(
         facts,
         candidates,

@@ -10,7 +10,7 @@ from uuid import UUID
 from langgraph.runtime import Runtime
 
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.embedding import embed_later, embed_to_store
+from mnemic.operations.embedding import embed_later, embed_to_store, with_agents_embedder
 from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
     accounted,
@@ -51,6 +51,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     new = related_to_living(new, closing)
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings, refused=account.open)
     forgotten = accounted_for - {message.id for message in kept}
+    resources = await _with_embedder(state, resources, identity)
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
     run_id, others = run.run_id if run else None, brought_by(batch)
 
@@ -84,6 +85,13 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     if has_pending_vectors:
         embed_later(resources, identity, also=keys)
     return update
+
+
+async def _with_embedder(state: FormationState, resources: Resources, identity: Identity) -> Resources:
+    """Return the resources with the embedder that made the vectors of the state, or that of the agent."""
+    if state["vectors"] and "embedder" in state:
+        return resources.with_embedder(state["embedder"])
+    return await with_agents_embedder(resources, identity)
 
 
 async def _supersede(

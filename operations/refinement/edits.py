@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.embedding import embed_to_store
+from mnemic.operations.embedding import embed_to_store, with_agents_embedder
 from mnemic.operations.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
 from mnemic.policy.refinement import lost_words, merged_category
 from mnemic.policy.text.kept import missing_details
@@ -79,10 +79,11 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         EmbeddingError: a setting of the embedder is wrong; nothing was written.
     """
     text, shown = _require_text(content), session.shown.get(id)
-    vector = None
+    vector, resources = None, session.resources
     if shown and shown.kind in memories.INDEXED and not shown.protected:
         # before the operation, which holds a connection
-        (vector,) = await embed_to_store(session.resources, [search_text(shown.valid_from, shown.subject, text)])
+        resources = await with_agents_embedder(resources, session.identity)
+        (vector,) = await embed_to_store(resources, [search_text(shown.valid_from, shown.subject, text)])
 
     async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], list[int]]:
         (entry,) = editor.require_editable(id, may_be_consolidation=True)
@@ -95,7 +96,7 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
         lost, _ = await editor.count_lost(replaced, text)
         await memories.rewrite(editor.scoped, entry, text)
         if vector is not None:
-            await refinements.set_vector(editor.scoped, entry.id, session.resources.embedder.name, vector)
+            await refinements.set_vector(editor.scoped, entry.id, resources.embedder.name, vector)
         return replaced, lost
 
     (replaced, lost), after = await session.run_operation("update", act)
@@ -219,10 +220,10 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     journals: list[NewMemory] = []
     if counts:
         journals.append(_journal(session, row, _journal_text(row, after, counts.get("PROTECT", 0), ended, summary)))
-    model = session.resources.embedder
+    resources = await with_agents_embedder(session.resources, session.identity)
     made: list[Vector | None] = []
     try:
-        made = await embed_to_store(session.resources, [journal.search_text for journal in journals])
+        made = await embed_to_store(resources, [journal.search_text for journal in journals])
     except EmbeddingError as error:
         _LOG.warning("the journal of a refinement is found by its words alone: %s", error)
     vectors = dict(zip([journal.id for journal in journals], made, strict=False))
@@ -230,7 +231,7 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
     async def act(scoped: ScopedTransaction) -> None:
         await refinements.begin_act(scoped, session.claim, "refinement")
         await memories.see_categories(scoped, None)  # a role that refines need not be one that reads journals
-        stored = await memories.insert(scoped, journals, model=model.name, vectors=vectors, run_id=None)
+        stored = await memories.insert(scoped, journals, model=resources.embedder.name, vectors=vectors, run_id=None)
         await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
 
     await session.transact(act)

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
 from typing import Final
@@ -15,7 +15,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from mnemic.models.chat import ChatModels
-from mnemic.models.embedders import Embedder, make_embedder
+from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
 from mnemic.models.given import NOTHING_GIVEN, Given
 from mnemic.operations.run.background import Background, background
 from mnemic.policy.categories import Categories, load_categories
@@ -106,6 +106,8 @@ class Resources:
     database: Database
     models: ChatModels
     embedder: Embedder
+    #: Former embedder, for agents whose vectors are being moved to the other one.
+    previous_embedder: Embedder | None = None
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
     #: The embedder of which a recall has said that others made vectors, too.
@@ -121,6 +123,14 @@ class Resources:
         """Return the current time at the offset of the identity's time zone."""
         zone = self.zone_of(identity)
         return local_time(datetime.now(zone), zone)
+
+    def with_embedder(self, name: str | None) -> "Resources":
+        """Return these resources with the previous embedder in use if it has this name, else unchanged."""
+        previous = self.previous_embedder
+        # the name of an endpoint's model lacks the length of its vectors before it has made one
+        if previous is None or name is None or not f"{name}:".startswith(f"{previous.name}:"):
+            return self
+        return replace(self, embedder=previous)
 
     def note_uses(self, identity: Identity, found: Iterable[Found]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""
@@ -149,8 +159,9 @@ async def open_resources(settings: Settings, given: Given = NOTHING_GIVEN) -> As
     categories = await asyncio.to_thread(load_categories, settings.categories_file)
     requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
     embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
+    previous = await asyncio.to_thread(make_previous_embedder, settings)
     async with open_database(settings) as database, background() as work:
-        resources = Resources(settings, categories, requests, database, models, embedder, work)
+        resources = Resources(settings, categories, requests, database, models, embedder, previous, work)
         try:
             yield resources
         finally:

@@ -24,7 +24,7 @@ from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
-from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, refine, refinements, unprotect
+from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, reembed, refine, refinements, unprotect
 from mnemic.service.cli.usage import usage
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
@@ -97,7 +97,7 @@ audits = typer.Typer(help="What was done, and whether the record of it is whole.
 
 _COMMANDS = (
     (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
-    (app, (correct, embed, refine, refinements, protect, unprotect)),
+    (app, (correct, embed, reembed, refine, refinements, protect, unprotect)),
     (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token, worker, maintain)),
     (background, (retry, cancel)),
     (database, (migrate, dump)),

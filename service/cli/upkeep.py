@@ -1,4 +1,4 @@
-"""`mnemic correct`, `embed`, `erase`, `purge`, `protect`, `unprotect`; `refine` and `refinements`, in figures alone."""
+"""`mnemic correct`, `embed`, `reembed`, `erase`, `purge`, `protect`, `unprotect`; figures of `refine` and `refinements`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
@@ -77,6 +77,23 @@ async def embed(
     line = f"vectors stored: {embedded}, still without: {pending}"
     report({"embedded": embedded, "pending": pending}, [plain(line)], as_json=as_json)
     exit_if_wrong(pending, "the embedder refuses these texts; they are found by their words alone")
+
+
+async def reembed(
+    agent: Annotated[str | None, typer.Option(help="One agent; without it, all agents.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move all vectors to the embedder of the settings, while searches use the former ones."""
+    async with open_memory() as memory:
+        with progress() as bar:
+            task = bar.add_task("embedding", total=None)
+
+            def advance(done: int, left: int) -> None:
+                bar.update(task, completed=done, total=done + left)
+
+            moved = await memory.reembed(agent, progress=advance)
+    line = f"agents moved: {moved.agents}, vectors made: {moved.embedded}, texts refused: {moved.refused}"
+    report(moved._asdict(), [plain(line)], as_json=as_json)
 
 
 async def erase(

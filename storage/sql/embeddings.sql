@@ -7,22 +7,23 @@ select 1 from entries
  limit 1;
 
 -- claim --
--- The texts that have waited longest. A claim ends by itself, so that a killed process keeps no text from being embedded.
--- Each memory and message is looked up by itself, as in insert.
+-- The entries that have waited longest. A claim ends by itself, so that a killed process keeps no text from being embedded.
 with due as (
     select item_id, piece from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
        and (embed_after is null or embed_after <= clock_timestamp())
      order by embed_after nulls first, item_id, piece limit %(most)s
        for update skip locked
-), claimed as (
-    update entries e set embed_after = embedding_due(e.refusals)
-      from due
-     where e.agent_id = %(agent_id)s and e.item_id = due.item_id and e.model = '' and e.piece = due.piece
-    returning e.item_id, e.piece, e.kind
 )
+update entries e set embed_after = embedding_due(e.refusals)
+  from due
+ where e.agent_id = %(agent_id)s and e.item_id = due.item_id and e.model = '' and e.piece = due.piece
+returning e.item_id, e.piece, e.kind;
+
+-- texts --
+-- What was indexed of entries. Each memory and message is looked up by itself, as in insert.
 select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, i.utc_offset, md5(i.content)::uuid as content_hash
-  from claimed c
+  from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(kinds)s::text[]) as c(item_id, piece, kind)
  cross join lateral (
        select subject, content, valid_from as dated, utc_offset from memories
         where c.kind <> 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
@@ -58,3 +59,39 @@ update entries set embed_after = null, refusals = 0
 -- Entries that are found by their words alone until they have a vector.
 select count(*) from entries
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection');
+
+-- stage --
+-- Vectors of the embedder to which the agent moves, beside those that are searched, if the items still say the same.
+update entries e
+   set next_model = case when g.vec is not null then %(model)s end, next_vec = g.vec,
+       refusals = case when g.vec is null then 1 else 0 end, embed_after = null
+  from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(hashes)s::uuid[], %(vectors)b::halfvec[])
+       as g(id, piece, content_hash, vec)
+ where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s)
+   and e.item_id = g.id and e.model not in ('', %(model)s) and e.piece = g.piece
+   and (exists (select from memories m
+                 where m.agent_id = %(agent_id)s and m.id = g.id and m.content_hash = g.content_hash)
+        or exists (select from messages m
+                    where m.agent_id = %(agent_id)s and m.id = g.id and md5(m.content)::uuid = g.content_hash))
+returning e.next_vec is not null as is_filled;
+
+-- searched_model --
+-- Embedder whose vectors are searched while the agent moves to another one.
+select searched_model from agents where agent_id = %(agent_id)s;
+
+-- begin_move --
+-- Begins a move to an embedder, or goes on with it. The embedder of most vectors is searched until the switch.
+update agents
+   set next_model = %(model)s, moved_at = null,
+       searched_model = nullif(coalesce(searched_model, %(main_model)s), %(model)s)
+ where agent_id = %(agent_id)s;
+
+-- end_move --
+-- After a switch. The move ends if a later look found no entry of a writer that began before the switch.
+update agents
+   set searched_model = null,
+       next_model = case when %(switched)s or moved_at is null or moved_at > clock_timestamp() - interval '15 minutes'
+                         then next_model end,
+       moved_at = case when %(switched)s or moved_at is null then clock_timestamp()
+                       when moved_at > clock_timestamp() - interval '15 minutes' then moved_at end
+ where agent_id = %(agent_id)s and next_model = %(model)s;

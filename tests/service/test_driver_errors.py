@@ -64,6 +64,7 @@ CALLS: dict[str, Call] = {
     "prune_threads": lambda memory: memory.prune_threads(ANA, "t1"),
     "query": lambda memory: memory.query(ANA, "pier"),
     "recall": lambda memory: memory.recall(ANA, "Where do I moor?", search="always"),
+    "reembed": lambda memory: memory.reembed("harbor"),
     "refine": lambda memory: memory.refine(ANA, "user:ana", force=True),
     "refinements": lambda memory: memory.refinements(ANA),
     "remember": lambda memory: memory.remember(ANA, "Ana rows.", category="activity"),

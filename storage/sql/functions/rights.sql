@@ -18,4 +18,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
     left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
-    all_schedules to mnemic_app;
+    all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors
+    to mnemic_app;

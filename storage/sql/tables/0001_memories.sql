@@ -3,8 +3,14 @@
 create table agents (
     agent_id    text primary key,
     tenant_id   text not null default 'default',
-    settings    jsonb not null default '{}'
+    settings    jsonb not null default '{}',
+    -- Move to another embedder: the one to which the vectors are moved, the one whose vectors are searched until that is
+    -- complete, and when it was complete. null: no move; the embedder of the settings.
+    next_model      text,
+    searched_model  text,
+    moved_at        timestamptz
 );
+create index agents_moving on agents (agent_id) where next_model is not null;
 
 -- One row per scope key that has settings or counters of its own.
 create table scopes (
@@ -189,7 +195,8 @@ create table sources (
 create index sources_message on sources (agent_id, message_id);
 
 -- The only table that is searched. model is '' and vec null while an embedding is pending: it is asked for again after
--- embed_after, and the wait grows with the number of refusals.
+-- embed_after, and the wait grows with the number of refusals. next_vec is the vector of next_model, which takes the place
+-- of vec once all entries of the agent have one. An entry is one row, whatever vectors it has.
 create table entries (
     agent_id   text not null,
     scope_key  text not null,
@@ -203,8 +210,11 @@ create table entries (
     vec        halfvec check (l2_norm(vec) > 0),
     tsv        tsvector not null,
     embed_after  timestamptz,
-    primary key (agent_id, item_id, model, piece),
-    check ((model = '') = (vec is null))
+    next_model  text,
+    next_vec    halfvec check (l2_norm(next_vec) > 0),
+    primary key (agent_id, item_id, piece),
+    check ((model = '') = (vec is null)),
+    check ((next_model is null) = (next_vec is null))
 );
 -- Scope first, exact: with the vector in the index a search is one index-only scan, 0.5 ms per 1,000 rows, recall 1.0.
 -- There is no approximate index (half the results lost under a scoped search) and no GIN (ignored under row security).

@@ -1,0 +1,22 @@
+"""Fills the vectors of entries that were stored without one."""
+
+from datetime import datetime
+
+from mnemic.memory.background.owners import owner_identity
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.embedding import embed_pending
+from mnemic.state.background import Target
+from mnemic.storage import embeddings
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the scope keys with entries whose vector is due."""
+    return await embeddings.due_scope_keys(work.resources.database, now, MAX_TARGETS)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Fill the vectors that are due in the scope key."""
+    await embed_pending(work.resources, owner_identity(target))
+
+
+JOB = Job(name="embed", run=run, find_due=find_due)

@@ -1,0 +1,21 @@
+"""Goes on with moves to another embedder that a command has begun."""
+
+from datetime import datetime
+
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.operations.reembedding import move_agent, name_of_target
+from mnemic.state.background import Target
+from mnemic.storage import embeddings
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the agents that move to the embedder of this process."""
+    return await embeddings.due_moves(work.resources.database, work.resources.embedder.name, now, MAX_TARGETS)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Embed what is left of an agent, and switch it if no other process is at it."""
+    await move_agent(work.resources, target.agent_id, await name_of_target(work.resources))
+
+
+JOB = Job(name="reembed", run=run, find_due=find_due)
