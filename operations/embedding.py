@@ -23,12 +23,13 @@ BATCH_SIZE: Final = 100
 async def with_agents_embedder(resources: Resources, identity: Identity, *, for_recall: bool = False) -> Resources:
     """Return the resources with the embedder whose vectors the agent's searches compare.
 
-    That is the previous one while the agent's vectors are moved to another.
+    That is the previous one until the agent's vectors are moved to the other.
     """
     if resources.previous_embedder is None:
         return resources
+    model, previous = resources.embedder.name, resources.previous_embedder.name
     async with resources.database.scoped(identity, for_recall=for_recall) as tx:
-        return resources.with_embedder(await embeddings.searched_model(tx))
+        return resources.with_embedder(await embeddings.searched_model(tx, model, previous))
 
 
 async def embed_to_store(

@@ -24,10 +24,10 @@ from mnemic.operations.run.graph import run_graph, run_leased
 from mnemic.operations.run.resources import Provider, Resources
 from mnemic.operations.turn import form_later, form_pending, formation_name, observe
 from mnemic.policy.categories import Categories
-from mnemic.state.checking import HostId, Limit, Seq, check_arguments
+from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
-from mnemic.state.identity import AnyIdentity
+from mnemic.state.identity import AnyIdentity, HostId
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import FilledVectors, Observed, Reembedded
 from mnemic.state.refinement import Refinement, RefinementResult

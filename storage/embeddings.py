@@ -128,9 +128,15 @@ async def due_scope_keys(database: Database, now: datetime, limit: int) -> list[
         return await cursor.fetchall()
 
 
-async def searched_model(scoped: ScopedTransaction) -> str | None:
-    """Return the embedder whose vectors are searched while the agent moves to another one; None if it does not."""
-    rows = await scoped.tuples(_SQL["searched_model"], {})
+async def searched_model(scoped: ScopedTransaction, model: str, previous: str) -> str | None:
+    """Return the former embedder whose vectors are searched; None if the agent has none, or has been moved.
+
+    Args:
+        scoped: of the agent.
+        model: name of the settings' embedder, which may lack the length of its vectors.
+        previous: name of the former one, likewise.
+    """
+    rows = await scoped.tuples(_SQL["searched_model"], {"model": model, "previous": previous})
     return rows[0][0] if rows else None
 
 

@@ -1,4 +1,4 @@
-"""`mnemic correct`, `embed`, `reembed`, `erase`, `purge`, `protect`, `unprotect`; figures of `refine` and `refinements`."""
+"""`mnemic correct`, `embed`, `reembed`, `erase`, `purge`, `protect`, `unprotect`; `refine`, `refinements`: figures."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final

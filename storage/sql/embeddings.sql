@@ -76,8 +76,13 @@ update entries e
 returning e.next_vec is not null as is_filled;
 
 -- searched_model --
--- Embedder whose vectors are searched while the agent moves to another one.
-select searched_model from agents where agent_id = %(agent_id)s;
+-- Former embedder whose vectors are searched: until the switch of a move, and of an agent that has its vectors before a move.
+select coalesce(a.searched_model, case when not coalesce(
+           a.next_model = %(model)s or starts_with(a.next_model, %(model)s || ':'), false) then (
+       select e.model from entries e
+        where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
+          and (e.model = %(previous)s or starts_with(e.model, %(previous)s || ':')) limit 1) end)
+  from agents a where a.agent_id = %(agent_id)s;
 
 -- begin_move --
 -- Begins a move to an embedder, or goes on with it. The embedder of most vectors is searched until the switch.
@@ -87,11 +92,9 @@ update agents
  where agent_id = %(agent_id)s;
 
 -- end_move --
--- After a switch. The move ends if a later look found no entry of a writer that began before the switch.
+-- After a switch. A look 15 minutes later that finds no entry of a writer that began before the switch is the last one.
 update agents
    set searched_model = null,
-       next_model = case when %(switched)s or moved_at is null or moved_at > clock_timestamp() - interval '15 minutes'
-                         then next_model end,
        moved_at = case when %(switched)s or moved_at is null then clock_timestamp()
-                       when moved_at > clock_timestamp() - interval '15 minutes' then moved_at end
+                       when moved_at > clock_timestamp() - interval '15 minutes' then moved_at else 'infinity' end
  where agent_id = %(agent_id)s and next_model = %(model)s;

@@ -16,11 +16,21 @@ from mnemic.state.errors import EmbedderUnavailableError, InvalidInputError
 from mnemic.state.records import FilledVectors
 from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check_vectors
-from mnemic.storage.queue import open_queue
+from mnemic.storage.transaction import load_statements
 from tests.background.test_jobs import until
 from tests.faults.processes import Worker, WorkerDiedError
 from tests.support.loopback import LoopbackModel, Request
-from tests.support.scripted import scripted_memory, scripted_settings, turns
+from tests.support.scripted import (
+    FACTS,
+    REFLECTIONS,
+    facts,
+    meanwhile,
+    reflections,
+    scripted_memory,
+    scripted_settings,
+    turns,
+)
+from tests.support.scripted import fact as draft
 from tests.support.searching import fact, know
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -52,7 +62,8 @@ def fail_after_a_batch(model: LoopbackModel) -> None:
 
 
 async def by_meaning(memory: Mnemic, question: str, top_k: int = 1) -> list[str]:
-    return [item.content for item in await memory.query(ANA, question, search_type="semantic", top_k=top_k)]
+    results = await memory.query(ANA, question, search_type="semantic", top_k=top_k)
+    return [item.content for item in results if item.related_to is None]
 
 
 def entries(superuser: psycopg.Connection) -> list[tuple[str, str | None, int]]:
@@ -69,6 +80,7 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
     fail_after_a_batch(model)
     heads = superuser.execute("select agent_id, seq, hash from mnemic.heads").fetchall()
     async with scripted_memory(clean_db, model, **BOTH) as memory:
+        assert await by_meaning(memory, BOAT) == [BOAT]
         with pytest.raises(EmbedderUnavailableError):
             await memory.reembed()
 
@@ -81,7 +93,7 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
         assert (await by_meaning(memory, "Ana plays the violin.")) == ["Ana plays the violin."]
         assert (await memory.remember(ANA, "Ana plays the violin.", category="activity")).id == new.id
         (boat,) = await memory.query(ANA, BOAT, top_k=1)
-        await memory.correct(ANA, boat.id, "Ana's boat is moored in Lagos.")
+        await memory.correct(ANA, boat.item_id, "Ana's boat is moored in Lagos.")
         assert "`mnemic reembed`" in (await check_vectors(memory.resources.database, NEXT)).note
 
         model.answer_embeddings(None)
@@ -104,7 +116,7 @@ async def test_a_refused_text_waits_and_keeps_no_agent_from_the_switch(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await know_berths(clean_db, model, 5)
-    model.answer_embeddings(lambda request: 400 if any("boat" in text for text in request["input"]) else None)
+    model.answer_embeddings(lambda request: 400 if any("moored" in text for text in request["input"]) else None)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         assert await memory.reembed() == (1, 4, 1)
         assert entries(superuser) == [("", None, 1), (NEXT, None, 4)]
@@ -153,7 +165,7 @@ async def test_a_worker_goes_on_with_a_move_and_takes_late_writers_along(
             await until(lambda: is_moved(MEMORIES + 1))
             superuser.execute("update mnemic.agents set moved_at = moved_at - interval '16 minutes'")
             await sweep(work)
-            over = "select next_model is null and searched_model is null and moved_at is null from mnemic.agents"
+            over = "select searched_model is null and moved_at = 'infinity' from mnemic.agents"
             await until(lambda: _is_true(superuser, over))
 
 
@@ -164,9 +176,6 @@ async def _is_true(superuser: psycopg.Connection, statement: str) -> bool:
 async def test_a_formation_under_way_at_the_switch_stores_vectors_under_the_name_of_their_embedder(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    from tests.support.scripted import FACTS, REFLECTIONS, facts, meanwhile, reflections
-    from tests.support.scripted import fact as draft
-
     await know_berths(clean_db, model, 5)
     model.answer_embeddings(500)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
@@ -294,9 +303,9 @@ async def test_killed_workers_lose_and_double_nothing_and_searches_answer_throug
 async def test_control_without_a_place_of_their_own_new_vectors_silence_searches(
     worker_db: Clone, model: LoopbackModel
 ) -> None:
-    from mnemic.storage.embeddings import _SQL
-
-    in_place = _SQL["stage"].replace("next_model = case when g.vec is not null then %(model)s end, next_vec", "vec")
+    in_place = load_statements("embeddings")["stage"].replace(
+        "next_model = case when g.vec is not null then %(model)s end, next_vec", "vec"
+    )
     in_place = in_place.replace("set vec", "set model = %(model)s, vec").replace("e.next_vec is not", "e.vec is not")
     searching, _ = await move_with_kills(
         worker_db, model, memories=400, kills=1, sabotage={"embeddings.stage": in_place}

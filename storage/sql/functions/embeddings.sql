@@ -28,7 +28,7 @@ create function due_reembeddings(p_model text, p_now timestamptz, p_most integer
 returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select a.agent_id, 'agent:' || a.agent_id from agents a
-     where a.next_model is not null and (a.next_model = p_model or starts_with(a.next_model, p_model || ':'))
+     where a.next_model is not null and (a.moved_at is null or a.moved_at < 'infinity') and (a.next_model = p_model or starts_with(a.next_model, p_model || ':'))
        and (a.moved_at is null or a.moved_at <= p_now - interval '15 minutes')
        and not is_blocked(a.agent_id, 'reembed', 'agent:' || a.agent_id, p_now)
      order by 1 limit p_most

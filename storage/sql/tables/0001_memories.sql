@@ -4,13 +4,13 @@ create table agents (
     agent_id    text primary key,
     tenant_id   text not null default 'default',
     settings    jsonb not null default '{}',
-    -- Move to another embedder: the one to which the vectors are moved, the one whose vectors are searched until that is
-    -- complete, and when it was complete. null: no move; the embedder of the settings.
+    -- Last move to another embedder: the one to which the vectors are moved, the one whose vectors are searched until the
+    -- switch, and the time of the switch, which is infinity once no entry of an earlier writer can be left.
     next_model      text,
     searched_model  text,
     moved_at        timestamptz
 );
-create index agents_moving on agents (agent_id) where next_model is not null;
+create index agents_moving on agents (agent_id) where next_model is not null and (moved_at is null or moved_at < 'infinity');
 
 -- One row per scope key that has settings or counters of its own.
 create table scopes (
