@@ -9,7 +9,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.embedding import with_agents_embedder
+from mnemic.operations.embedding import is_switched, with_agents_embedder
 from mnemic.operations.recall import fit_results, read_standing, search_setup, warn_of_other_vectors
 from mnemic.operations.recall import search as search_memories
 from mnemic.operations.run.graph import Node
@@ -72,15 +72,12 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     fails, the search goes by text alone.
     """
     identity, settings = identity_of(runtime), resources.settings.overridden_for_recall(state["overrides"])
-    resources = await with_agents_embedder(resources, identity, for_recall=True)
-    vector = await _vector(resources, state["question"])
-    allowed = resources.categories.of_role(identity.role).categories
     shown = {fact.id for part in state["standing"] for fact in part.facts}
     request = MemoryQuery(query=state["question"], top_k=min(MAX_TOP_K, settings.recall_limit + len(shown)))
-    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
-        found = await search_memories(scoped, search_setup(resources, settings), request, vector, allowed)
-        if vector:
-            await warn_of_other_vectors(resources, scoped, found)
+    searched = await _search(resources, identity, settings, request)
+    if searched is None:  # the agent was switched to another embedder meanwhile
+        searched = await _search(resources, identity, settings, request)
+    found, degraded = searched or ([], "text_only")
     fresh = [item for item in found if item.item_id not in shown]
     best = [item for item in fresh if item.related_to is None][: settings.recall_limit]
     kept = {item.item_id for item in best}
@@ -91,7 +88,23 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     resources.note_uses(identity, fitting)
     # the output of a graph is checkpointed: a long message goes into it by its passage alone
     fitting = [replace(item, content=item.shown) for item in fitting]
-    return {"found": fitting, "degraded": None if vector else "text_only"}
+    return {"found": fitting, "degraded": degraded}
+
+
+async def _search(
+    resources: Resources, identity: Identity, settings: Settings, request: MemoryQuery
+) -> tuple[list[Found], Degraded | None] | None:
+    """Return the results and how they are degraded, or None if the agent was switched to another embedder meanwhile."""
+    chosen = await with_agents_embedder(resources, identity, for_recall=True)
+    vector = await _vector(chosen, request.query)
+    allowed = resources.categories.of_role(identity.role).categories
+    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+        found = await search_memories(scoped, search_setup(chosen, settings), request, vector, allowed)
+        if await is_switched(resources, chosen, scoped):
+            return None
+        if vector:
+            await warn_of_other_vectors(chosen, scoped, found)
+    return found, None if vector else "text_only"
 
 
 async def render(state: RecallState) -> RecallState:

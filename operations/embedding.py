@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from mnemic.models.embedders import Embedder
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.run.resources import Resources
@@ -14,6 +15,7 @@ from mnemic.state.errors import EmbedderUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import FilledVectors, PendingText
 from mnemic.storage import embeddings
+from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 #: Texts of one batch, between two transactions.
@@ -27,9 +29,27 @@ async def with_agents_embedder(resources: Resources, identity: Identity, *, for_
     """
     if resources.previous_embedder is None:
         return resources
-    model, previous = resources.embedder.name, resources.previous_embedder.name
     async with resources.database.scoped(identity, for_recall=for_recall) as tx:
-        return resources.with_embedder(await embeddings.searched_model(tx, model, previous))
+        return await _with_searched(resources, resources.previous_embedder, tx)
+
+
+async def is_switched(resources: Resources, chosen: Resources, tx: ScopedTransaction) -> bool:
+    """Return whether the agent was switched to another embedder after its embedder was chosen for a question.
+
+    Args:
+        resources: of the process.
+        chosen: returned by `with_agents_embedder`.
+        tx: in which the search has run.
+    """
+    if chosen is resources or resources.previous_embedder is None:
+        return False
+    current = await _with_searched(resources, resources.previous_embedder, tx)
+    return current.embedder is not chosen.embedder
+
+
+async def _with_searched(resources: Resources, previous: Embedder, tx: ScopedTransaction) -> Resources:
+    model = await embeddings.searched_model(tx, resources.embedder.name, previous.name)
+    return resources.with_embedder(model)
 
 
 async def embed_to_store(

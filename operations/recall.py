@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.embedding import with_agents_embedder
+from mnemic.operations.embedding import is_switched, with_agents_embedder
 from mnemic.operations.governance.retention import is_known
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.categories import Allowlist
@@ -173,19 +173,31 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     request = request.model_copy(update={"query": clean_question(request.query), "filters": filters})
     if not request.query:
         raise InvalidInputError("a search needs a question that says something")
-    vector = None
-    if request.search_type != "text" or request.threshold is not None:
-        resources = await with_agents_embedder(resources, identity, for_recall=True)
-        vector = await _question_vector(resources, request)
-    allowed = resources.categories.of_role(identity.role).categories
-    setup = search_setup(resources, resources.settings)
-    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
-        found = await search(scoped, setup, request, vector, categories)
-        if vector:
-            await warn_of_other_vectors(resources, scoped, found)
+    found = await _search_by_request(resources, identity, request, categories)
+    if found is None:
+        found = await _search_by_request(resources, identity, request, categories) or []
     if request.budget_tokens is not None:
         found = fit_results(found, lambda item: result_line(item, request), request.query, request.budget_tokens)
     resources.note_uses(identity, found)
+    return found
+
+
+async def _search_by_request(
+    resources: Resources, identity: Identity, request: MemoryQuery, categories: Sequence[str]
+) -> list[Found] | None:
+    """Return the results, or None if the agent was switched to another embedder meanwhile."""
+    chosen, vector = resources, None
+    if request.search_type != "text" or request.threshold is not None:
+        chosen = await with_agents_embedder(resources, identity, for_recall=True)
+        vector = await _question_vector(chosen, request)
+    allowed = resources.categories.of_role(identity.role).categories
+    setup = search_setup(chosen, resources.settings)
+    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+        found = await search(scoped, setup, request, vector, categories)
+        if await is_switched(resources, chosen, scoped):
+            return None
+        if vector:
+            await warn_of_other_vectors(chosen, scoped, found)
     return found
 
 

@@ -36,8 +36,7 @@ async def reembed(resources: Resources, agent_id: str | None, progress: Progress
     database = resources.database
     agents = await embeddings.agents_to_move(database, agent_id, model)
     for agent in agents:
-        begin = partial(embeddings.begin_move, model=model, main_model=agent.main_model)
-        await database.write(Identity(agent_id=agent.agent_id), begin)
+        await database.write(Identity(agent_id=agent.agent_id), partial(embeddings.begin_move, model=model))
     embedded = refused = 0
     total = sum(agent.entries for agent in agents)
 

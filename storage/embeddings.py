@@ -37,8 +37,6 @@ class AgentToMove(NamedTuple):
     """An agent with vectors of another embedder than the one to which it is to move."""
 
     agent_id: str
-    #: Embedder of most of its vectors.
-    main_model: str
     #: Vectors that are left to make.
     entries: int
 
@@ -107,7 +105,7 @@ async def agents_to_move(database: Database, agent_id: str | None, model: str) -
     async with database.catalog() as connection:
         cursor = connection.cursor(row_factory=class_row(AgentToMove))
         values = {"agent_id": agent_id, "model": model}
-        await cursor.execute("select * from agents_to_reembed(%(agent_id)s, %(model)s)", values)
+        await cursor.execute("select agent_id, entries from agents_to_reembed(%(agent_id)s, %(model)s)", values)
         return await cursor.fetchall()
 
 
@@ -140,15 +138,11 @@ async def searched_model(scoped: ScopedTransaction, model: str, previous: str) -
     return rows[0][0] if rows else None
 
 
-async def begin_move(scoped: ScopedTransaction, model: str, main_model: str) -> None:
-    """Begin to move the agent to an embedder, or go on with it.
-
-    Args:
-        scoped: of the agent.
-        model: name of the embedder.
-        main_model: embedder of most of the agent's vectors, which is searched until the switch.
-    """
-    await scoped.execute(_SQL["begin_move"], {"model": model, "main_model": main_model})
+async def begin_move(scoped: ScopedTransaction, model: str) -> None:
+    """Begin to move the agent to an embedder, or go on with it, if it has vectors of another."""
+    await scoped.call("is_reembedded", model)  # waits for a switch, after which there may be nothing to do
+    for _, main_model, _ in await scoped.call("agents_to_reembed", scoped.identity.agent_id, model):
+        await scoped.execute(_SQL["begin_move"], {"model": model, "main_model": main_model})
 
 
 async def claim_for_move(scoped: ScopedTransaction, model: str, after: ClaimedEntry, most: int) -> list[ClaimedEntry]:

@@ -236,7 +236,8 @@ class Searching:
     async def run(self) -> None:
         while True:
             question = self._questions[self.answered % len(self._questions)]
-            if await by_meaning(self._memory, question) != [question]:
+            results = await by_meaning(self._memory, question, 10)
+            if question not in results:
                 self.silent.append(question)
             self.answered += 1
             await asyncio.sleep(0)
