@@ -282,6 +282,7 @@ def _move_until_killed(settings: Settings, model: LoopbackModel, sabotage: dict[
         worker.ask("reembed")
         with pytest.raises(WorkerDiedError):
             worker.answer(600)
+    assert batches[0] >= KILLED_AT  # it died of the kill
 
 
 @pytest.mark.thorough

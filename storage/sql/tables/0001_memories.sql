@@ -195,7 +195,7 @@ create table sources (
 create index sources_message on sources (agent_id, message_id);
 
 -- The only table that is searched. model is '' and vec null while an embedding is pending: it is asked for again after
--- embed_after, and the wait grows with the number of refusals. next_vec is the vector of next_model, which takes the place
+-- embed_after, and the wait grows with the number of refusals. next_vec is the vector of next_model and takes the place
 -- of vec once all entries of the agent have one. An entry is one row, whatever vectors it has.
 create table entries (
     agent_id   text not null,

@@ -55,6 +55,16 @@ def test_what_has_no_vector_gets_one(mnemic: Command, ids: list[UUID], superuser
     assert superuser.execute(without).fetchone() == (0,)
 
 
+def test_vectors_of_another_embedder_are_made_anew(
+    mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
+) -> None:
+    superuser.execute("update mnemic.entries set model = 'other:384', vec = array_fill(1, array[384])::vector::halfvec")
+    result = mnemic("reembed", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"agents": 1, "embedded": 3, "refused": 0})
+    assert superuser.execute("select distinct model from mnemic.entries").fetchall() == [("hash:384",)]
+    assert json.loads(mnemic("reembed", "--agent", "harbor", "--json").stdout)["agents"] == 0
+
+
 # -- erase and purge
 
 
