@@ -16,7 +16,7 @@ from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("embeddings")
-#: Entries of one statement of a switch, about 0.5 s; the statements of a switch are one transaction.
+#: Entries of one statement of a switch, so that none meets its time limit; all of them are one transaction.
 _SWITCH_SIZE: Final = 5000
 
 
