@@ -4,7 +4,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
-from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
+from mnemic.operations.run.events import Outcome, Tracked
+from mnemic.operations.run.graph import hide_untracked, tracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
@@ -18,9 +19,12 @@ def build_consolidation(
     builder = StateGraph(
         ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
     )
-    builder.add_node("collect", with_resources(provide, collect))
-    builder.add_node("write", with_lease(provide, write_consolidation))
-    builder.add_node("save", with_lease(provide, save_consolidation))
+    builder.add_node(
+        "collect", with_resources(provide, tracked(collect, Tracked("consolidation", "collect", _read_outcome)))
+    )
+    writing, saving = (Tracked("consolidation", op, _read_outcome) for op in ("write", "save"))
+    builder.add_node("write", with_lease(provide, tracked(write_consolidation, writing)))
+    builder.add_node("save", with_lease(provide, tracked(save_consolidation, saving)))
     builder.add_edge(START, "collect")
     # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
     builder.add_conditional_edges(
@@ -28,6 +32,11 @@ def build_consolidation(
     )
     builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
     return trace_without_contents(hide_untracked(builder.compile(name="consolidation", checkpointer=False)), provide)
+
+
+def _read_outcome(update: ConsolidationState, outcome: Outcome) -> None:
+    if update.get("outcome", "saved") != "saved":
+        outcome.status = "skipped"
 
 
 graph = build_consolidation(from_environment)

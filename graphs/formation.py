@@ -16,7 +16,8 @@ from mnemic.nodes.formation.model_steps import (
     find_similar,
 )
 from mnemic.nodes.formation.save import consolidate, save
-from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_lease, with_resources
+from mnemic.operations.run.events import Outcome, Tracked
+from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
@@ -35,9 +36,10 @@ def build_formation(
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    builder.add_node("gate", with_resources(provide, gate))
+    builder.add_node("gate", with_resources(provide, tracked(gate, Tracked("formation", "gate", _read_gate))))
     for node in (extract_facts, find_similar, decide, extract_reflections, extract_observations, save):
-        builder.add_node(node.__name__, with_lease(provide, node))
+        names = Tracked("formation", node.__name__)
+        builder.add_node(node.__name__, with_lease(provide, tracked(node, names)))
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
@@ -64,6 +66,11 @@ def build_formation(
 
 
 # Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+
+
+def _read_gate(update: FormationState, outcome: Outcome) -> None:
+    if not update.get("reason"):
+        outcome.status = "skipped"
 
 
 def _after_gate(state: FormationState) -> str:

@@ -4,7 +4,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
-from mnemic.operations.run.graph import hide_untracked, with_resources
+from mnemic.operations.recall import best_similarity
+from mnemic.operations.run.events import Outcome, Tracked
+from mnemic.operations.run.graph import hide_untracked, tracked, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
@@ -14,9 +16,13 @@ from mnemic.state.identity import Identity
 def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutput]:
     """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
-    builder.add_node("read_context", or_without_memory(with_resources(provide, read_context)))
-    builder.add_node("decide", with_resources(provide, decide))
-    builder.add_node("search", or_without_memory(with_resources(provide, search)))
+    # a search names its user and its best similarity; the rest of every turn is summed up, not to write rows for each
+    reading = Tracked("recall", "read", counts_person=False)
+    deciding = Tracked("recall", "classify", _read_decision, counts_person=False)
+    searching = Tracked("recall", "search", _read_search)
+    builder.add_node("read_context", or_without_memory(with_resources(provide, tracked(read_context, reading))))
+    builder.add_node("decide", with_resources(provide, tracked(decide, deciding)))
+    builder.add_node("search", or_without_memory(with_resources(provide, tracked(search, searching))))
     builder.add_node("render", render)
     builder.add_edge(START, "read_context")
     builder.add_conditional_edges(
@@ -27,6 +33,15 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     )
     builder.add_edge("search", "render")
     return trace_without_contents(hide_untracked(builder.compile(name="recall", checkpointer=False)), provide)
+
+
+def _read_decision(update: RecallState, outcome: Outcome) -> None:
+    if update["searched"] is None:
+        outcome.status = "skipped"
+
+
+def _read_search(update: RecallState, outcome: Outcome) -> None:
+    outcome.sim = best_similarity(update["found"])
 
 
 graph = build_recall(from_environment)

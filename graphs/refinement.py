@@ -6,7 +6,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
-from mnemic.operations.run.graph import hide_untracked, with_lease, with_resources
+from mnemic.operations.run.events import Tracked
+from mnemic.operations.run.graph import hide_untracked, tracked, with_lease, with_resources
 from mnemic.operations.run.resources import Provider, from_environment
 from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.identity import Identity
@@ -21,10 +22,11 @@ def build_refinement(
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
-    builder.add_node("open", with_resources(provide, open_refinement))
-    builder.add_node("agent", with_lease(provide, partial(take_turn, make_tools=refinement_tools)))
-    builder.add_node("tools", with_lease(provide, partial(call_tools, make_tools=refinement_tools)))
-    builder.add_node("close", with_lease(provide, close_refinement))
+    turn, calls = partial(take_turn, make_tools=refinement_tools), partial(call_tools, make_tools=refinement_tools)
+    builder.add_node("open", with_resources(provide, tracked(open_refinement, Tracked("refinement", "open"))))
+    builder.add_node("agent", with_lease(provide, tracked(turn, Tracked("refinement", "agent"))))
+    builder.add_node("tools", with_lease(provide, tracked(calls, Tracked("refinement", "tools"))))
+    builder.add_node("close", with_lease(provide, tracked(close_refinement, Tracked("refinement", "close"))))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])

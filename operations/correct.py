@@ -94,7 +94,11 @@ async def correct(
         await memories.forget_drawn(scoped, old.id)
         return Corrected(id=kept.id, old_id=old.id, scope_key=old.scope_key, known=kept.known)
 
-    return await resources.database.write(identity, act, categories=allowlist.categories)
+    with resources.events.timed(identity, "explicit", "update") as outcome:
+        corrected = await resources.database.write(identity, act, categories=allowlist.categories)
+        outcome.memory_id, outcome.category = corrected.id, new.category
+    resources.write_events()
+    return corrected
 
 
 async def correctable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:

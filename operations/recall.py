@@ -137,6 +137,12 @@ def _fitted(message: Found, line: Callable[[Found], str], question: str, left: i
     return replace(passage, content=text, excerpt=text)
 
 
+def best_similarity(found: Sequence[Found]) -> float | None:
+    """Return the highest cosine similarity among results; None if none has one."""
+    similarities = [item.explanation.similarity for item in found if item.explanation.similarity is not None]
+    return max(similarities, default=None)
+
+
 async def warn_of_other_vectors(resources: Resources, scoped: ScopedTransaction, found: Sequence[Found]) -> None:
     """Says once in each process how many memories a search by meaning passes over, for another embedder made theirs.
 
@@ -173,9 +179,12 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
     request = request.model_copy(update={"query": clean_question(request.query), "filters": filters})
     if not request.query:
         raise InvalidInputError("a search needs a question that says something")
-    found = await _search_by_request(resources, identity, request, categories)
-    if found is None:
-        found = await _search_by_request(resources, identity, request, categories) or []
+    with resources.events.timed(identity, "query", "search") as outcome:
+        found = await _search_by_request(resources, identity, request, categories)
+        if found is None:
+            found = await _search_by_request(resources, identity, request, categories) or []
+        outcome.sim = best_similarity(found)
+    resources.write_events()
     if request.budget_tokens is not None:
         found = fit_results(found, lambda item: result_line(item, request), request.query, request.budget_tokens)
     resources.note_uses(identity, found)

@@ -169,7 +169,12 @@ async def _store(
                 raise NotRememberedError(f"this session has had {most} memories kept today, and that is the most")
         return await store_unless_known(resources, scoped, new, vectors)
 
-    return await resources.database.write(identity, act, categories=categories)
+    with resources.events.timed(identity, "explicit", "create") as outcome:
+        remembered = await resources.database.write(identity, act, categories=categories)
+        outcome.memory_id, outcome.category = remembered.id, new.category
+        outcome.status = "skipped" if remembered.known else "ok"
+    resources.write_events()
+    return remembered
 
 
 async def store_unless_known(

@@ -9,13 +9,20 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from mnemic.operations.budget import require_tokens
 from mnemic.operations.formation.builder import refusal_summary
 from mnemic.operations.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.operations.run.graph import AnyGraph, run_graph, run_leased
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.leases import formation_lease
 from mnemic.operations.run.resources import Resources
-from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MissingIdentityError, MnemicError
+from mnemic.state.errors import (
+    BudgetSpentError,
+    ConcurrentChangeError,
+    InvalidInputError,
+    MissingIdentityError,
+    MnemicError,
+)
 from mnemic.state.graphs import FormationOutput, RecallOutput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
@@ -92,6 +99,7 @@ async def observe(
     """
     observed = await _store(resources, identity, messages, revision=revision, several_speakers=several_speakers)
     await resources.uses.write(resources.database, identity)
+    resources.write_events()
     return observed
 
 
@@ -219,7 +227,10 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
 
     async def form_due() -> None:
         try:
+            await require_tokens(resources, identity.agent_id)
             runs = await form_pending(resources, graph, identity, force=False, retry=False)
+        except BudgetSpentError:
+            return  # the log has a warning; a job forms the session the next day
         except MnemicError as error:
             _LOG.warning("what is pending was not formed, and stays pending: %s", error, extra=ids)
             return

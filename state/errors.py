@@ -1,6 +1,7 @@
 """Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from mnemic.state.governance import AuditProblem, Rollback
@@ -136,6 +137,18 @@ class BrokenAuditError(MnemicError):
         super().__init__()
         #: Codes, seqs and ids, no contents.
         self.problems = tuple(problems)
+
+
+class BudgetSpentError(MnemicError):
+    """The tenant's daily token budget is used up; background work with models goes on the next day."""
+
+    def __init__(self, available_at: datetime) -> None:
+        super().__init__(
+            "the tenant's daily token budget is used up; background work with models goes on at "
+            f"{available_at:%Y-%m-%d %H:%M} UTC, or once tenant_daily_tokens is raised"
+        )
+        #: When the next day begins, in UTC.
+        self.available_at = available_at
 
 
 class EmbeddedPostgresError(MnemicError):

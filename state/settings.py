@@ -194,6 +194,11 @@ class Settings(ModelSettings):
     background: bool = True
     #: Jobs that one process does side by side; more of them only run into a provider's limit of requests.
     jobs_at_once: PositiveInt = 4
+    #: Tokens of models that the agents of one tenant may use in a day (UTC); used up, background work with models waits
+    #: for the next day. None: no limit.
+    tenant_daily_tokens: PositiveInt | None = None
+    #: Days that events are kept: counts of what the service did.
+    events_days: PositiveInt = 30
     #: Cron line of the weekly refinement, with an optional time zone; or `off`.
     refinement_schedule: Own[CronLine] = "0 4 * * sun"
 

@@ -119,6 +119,11 @@ async def note_failure(
     await tx.execute(_SQL["note_failure"], values)
 
 
+async def note_pause(tx: ScopedTransaction, job: str, key: str, reason: str, until: datetime) -> None:
+    """Record that a job on a scope key waits until a moment; its number of failures stays."""
+    await tx.execute(_SQL["note_pause"], {"job": job, "scope_key": key, "reason": reason, "until": until})
+
+
 async def clear_failure(tx: ScopedTransaction, job: str, key: str) -> bool:
     """Delete the record of a failure; return whether there was one."""
     return bool(await tx.tuples(_SQL["clear_failure"], {"job": job, "scope_key": key}))

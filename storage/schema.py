@@ -76,6 +76,7 @@ POLICIES: Final = (
     Policy("token_usage", _AGENT),
     Policy("job_failures", _AGENT),
     Policy("schedules", _AGENT),
+    Policy("events", _AGENT),
     Policy("scopes", _of_keys()),
     Policy("leases", _of_keys()),
     Policy("sources", _of_keys()),

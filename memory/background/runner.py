@@ -1,12 +1,21 @@
 """Runs one job on one target, and records how it ended."""
 
 import logging
+from functools import partial
 
+from mnemic.memory.background.budget import require_budget
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.work import Work
 from mnemic.operations.run.background import frames_of
 from mnemic.state.background import Target
-from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, MnemicError, ModelError
+from mnemic.state.errors import (
+    BudgetSpentError,
+    ConcurrentChangeError,
+    DatabaseUnavailableError,
+    MnemicError,
+    ModelError,
+)
+from mnemic.state.events import EventStatus
 from mnemic.state.identity import Identity
 from mnemic.storage import background
 
@@ -16,22 +25,46 @@ _PASSING = (ModelError, DatabaseUnavailableError, ConcurrentChangeError)
 
 
 async def run_job(work: Work, name: str, target: Target) -> None:
-    """Run a job. A failure is recorded with its reason, logged, and tried again after a pause."""
+    """Run a job. A failure is recorded with its reason, logged, and tried again after a pause.
+
+    A job that asks models waits until the next day if the tenant's daily token budget is used up.
+    """
+    with work.resources.events.timed(Identity(agent_id=target.agent_id), "worker", name) as outcome:
+        outcome.status = await _run(work, name, target)
+    work.resources.write_events()
+
+
+async def _run(work: Work, name: str, target: Target) -> EventStatus:
     ids = {"job": name, **target._asdict()}
     job = JOBS[name]
     try:
+        if job.asks_models:
+            await require_budget(work, target.agent_id)
         await job.run(work, target)
+    except BudgetSpentError as error:
+        await _pause(work, name, target, error)
+        return "skipped"
     except MnemicError as error:
         _LOG.warning("job %s on %s of agent %s failed: %s", name, target.scope_key, target.agent_id, error, extra=ids)
         await _note(work, name, target, str(error), final=job.gives_up and not isinstance(error, _PASSING))
+        return "error"
     except Exception as error:  # noqa: BLE001 - a fault of one job must not end the worker; it is recorded and logged
         kind = type(error).__name__
         text = "job %s on %s of agent %s ended with %s"
         _LOG.error(text, name, target.scope_key, target.agent_id, frames_of(error), extra=ids)
         await _note(work, name, target, f"unexpected {kind}; the log has its frames", final=True)
-    else:
-        async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
-            await background.clear_failure(tx, name, target.scope_key)
+        return "error"
+    async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
+        await background.clear_failure(tx, name, target.scope_key)
+    return "ok"
+
+
+async def _pause(work: Work, name: str, target: Target, error: BudgetSpentError) -> None:
+    record = partial(background.note_pause, job=name, key=target.scope_key, reason=str(error), until=error.available_at)
+    try:
+        await work.resources.database.write(Identity(agent_id=target.agent_id), record)
+    except MnemicError as failure:
+        _LOG.warning("the pause of job %s could not be recorded: %s", name, failure)
 
 
 async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:

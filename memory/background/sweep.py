@@ -26,6 +26,7 @@ async def sweep(work: Work, now: datetime | None = None) -> None:
             await work.queue.wake(job.name, await job.find_due(work, moment))
         if job.schedule is not None:
             await _fire(work, job, job.schedule, moment)
+    work.resources.write_events()
 
 
 async def _fire(work: Work, job: Job, setting: str, now: datetime) -> None:

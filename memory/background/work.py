@@ -61,6 +61,8 @@ class Job:
     stagger_minutes: int = 0
     #: Whether work that keeps failing ends as failed after `tries`; False if the job bounds its tries itself.
     gives_up: bool = True
+    #: Whether it asks models, so that it waits if the tenant's daily token budget is used up.
+    asks_models: bool = False
 
 
 #: Targets that one sweep queues for a job; the next sweep takes the next ones.

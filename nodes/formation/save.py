@@ -24,9 +24,10 @@ from mnemic.operations.messages.transcript import brought_by, speakers
 from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
+from mnemic.operations.tracking import note_count, note_created
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState
+from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState, add_counts
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
@@ -55,7 +56,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
     run_id, others = run.run_id if run else None, brought_by(batch)
 
-    async def act(scoped: ScopedTransaction) -> tuple[FormationState, bool]:
+    async def act(scoped: ScopedTransaction) -> tuple[FormationState, set[UUID], bool]:
         op_id = await scoped.begin_operation("formation", run_id=run_id, meta={"brought_by": others} if others else {})
         await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
         stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
@@ -78,10 +79,14 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         }
         if over_limit := len(drafted) - len(new):
             saved["refused"] = {"over_limit": over_limit}
-        return saved, await embeddings.are_due(scoped)
+        return saved, stored, await embeddings.are_due(scoped)
 
     keys = [scope_key("user", user) for user in speakers(batch)]
-    update, has_pending_vectors = await resources.database.write(identity, act, also=keys)
+    update, stored, has_pending_vectors = await resources.database.write(identity, act, also=keys)
+    refused = sum(add_counts(state.get("refused", {}), update.get("refused", {})).values())
+    note_created(resources, identity, "formation", [memory for memory in new if memory.id in stored])
+    note_count(resources, identity, ("formation", "supersede"), update["superseded"])
+    note_count(resources, identity, ("formation", "create"), refused, "skipped")
     if has_pending_vectors:
         embed_later(resources, identity, also=keys)
     return update

@@ -80,7 +80,12 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, *, b
         await memories.forget(scoped, memory)
         return True
 
-    return await resources.database.write(identity, act, categories=allowlist.categories)
+    with resources.events.timed(identity, "explicit", "delete") as outcome:
+        is_forgotten = await resources.database.write(identity, act, categories=allowlist.categories)
+        outcome.memory_id = memory_id
+        outcome.status = "ok" if is_forgotten else "skipped"
+    resources.write_events()
+    return is_forgotten
 
 
 def require_known(memory: Memory | None, allowlist: Allowlist) -> Memory:

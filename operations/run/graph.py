@@ -9,6 +9,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 
+from mnemic.operations.run.events import Tracked
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import release_lease_on_error
 from mnemic.operations.run.resources import Provider, Resources
@@ -70,6 +71,23 @@ def hide_untracked(graph: Graph) -> Graph:
     names = graph.stream_channels_list
     graph.stream_channels = [name for name in names if not isinstance(graph.channels[name], UntrackedValue)]
     return graph
+
+
+def tracked(act: Act[State], names: Tracked) -> Act[State]:
+    """Return the same act, which is counted and timed as an event of each run."""
+
+    async def run(state: State, resources: Resources, runtime: Runtime[Identity]) -> State:
+        identity, events = identity_of(runtime), resources.events
+        try:
+            with events.timed(identity, names.node, names.op, counts_person=names.counts_person) as outcome:
+                update = await act(state, resources, runtime)
+                if names.read:
+                    names.read(update, outcome)
+                return update
+        finally:
+            resources.write_events()
+
+    return run
 
 
 def with_resources(provide: Provider, act: Act[State]) -> Node[State]:

@@ -18,6 +18,7 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
 from mnemic.models.given import NOTHING_GIVEN, Given
 from mnemic.operations.run.background import Background, background
+from mnemic.operations.run.events import EventLog
 from mnemic.policy.categories import Categories, load_categories
 from mnemic.policy.recall.requests import Phrase, load_requests
 from mnemic.state.errors import MnemicError
@@ -110,8 +111,11 @@ class Resources:
     previous_embedder: Embedder | None = None
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
+    events: EventLog = field(default_factory=EventLog)
     #: The embedder of which a recall has said that others made vectors, too.
     warned: set[str] = field(default_factory=set)
+    #: The day of which the log has a warning that a tenant's tokens are used up.
+    budget_warnings: dict[str, date] = field(default_factory=dict)
     #: Current day in a time zone, as prompts show it.
     today: Callable[[tzinfo], date] = today
 
@@ -137,6 +141,11 @@ class Resources:
         if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
             ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
             self.background.begin("uses", lambda: self.uses.write(self.database), ids)
+
+    def write_events(self) -> None:
+        """Begin to store the collected events in the background, if a batch has come together."""
+        if self.events.is_due:
+            self.background.begin("events", lambda: self.events.write(self.database))
 
 
 #: Graphs are compiled before anything is opened; a node asks for the resources when it runs.
@@ -166,6 +175,7 @@ async def open_resources(settings: Settings, given: Given = NOTHING_GIVEN) -> As
             yield resources
         finally:
             await resources.uses.write(database)
+            await resources.events.write(database)
 
 
 async def from_environment() -> Resources:

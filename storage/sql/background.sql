@@ -10,6 +10,13 @@ on conflict (agent_id, job, scope_key) do update
                             secs => least(%(first_wait)s * 4 ^ least(f.failures, 10), %(longest_wait)s)) end
 returning failures, retry_at;
 
+-- note_pause --
+-- Records that a job waits until a moment. That is no failure: its tries are not used up.
+insert into job_failures (agent_id, job, scope_key, reason, failures, retry_at)
+values (%(agent_id)s, %(job)s, %(scope_key)s, %(reason)s, 0, %(until)s)
+on conflict (agent_id, job, scope_key) do update
+   set reason = excluded.reason, failed_at = clock_timestamp(), retry_at = excluded.retry_at;
+
 -- clear_failure --
 -- The job succeeded, or is tried anew by a command.
 delete from job_failures where agent_id = %(agent_id)s and job = %(job)s and scope_key = %(scope_key)s returning 1;

@@ -27,4 +27,4 @@ async def run(work: Work, target: Target) -> None:
     await run_leased(work.resources, work.graphs.consolidation, given, identity, lease)
 
 
-JOB = Job(name="consolidate", run=run, find_due=find_due)
+JOB = Job(name="consolidate", run=run, find_due=find_due, asks_models=True)

@@ -38,4 +38,4 @@ async def run(work: Work, target: Target) -> None:
 
 
 # what cannot be formed is set aside by the formation itself
-JOB = Job(name="form", run=run, find_due=find_due, gives_up=False)
+JOB = Job(name="form", run=run, find_due=find_due, gives_up=False, asks_models=True)

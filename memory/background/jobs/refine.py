@@ -43,4 +43,5 @@ JOB = Job(
     interval_minutes=5,
     schedule="refinement_schedule",
     find_scheduled=find_scheduled,
+    asks_models=True,
 )

@@ -13,4 +13,5 @@ async def run(work: Work, target: Target) -> None:
         await form_pending(work.resources, work.graphs.formation, found[0], force=False, retry=True)
 
 
+# a command is not held by the daily token budget, so `asks_models` is off
 JOB = Job(name="retry", run=run, gives_up=False)

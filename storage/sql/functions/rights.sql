@@ -9,6 +9,7 @@ grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage, thread_revisions, memory_use
     to mnemic_app;
 grant insert, update on refinements to mnemic_app;
+grant select, insert, delete on events to mnemic_app;
 grant select, insert, update, delete on entries, leases, job_failures, schedules, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
 grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages to mnemic_app, mnemic_admin;
@@ -18,5 +19,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
     left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
-    all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors
-    to mnemic_app;
+    all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors,
+    counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures to mnemic_app;

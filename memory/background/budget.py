@@ -1,0 +1,14 @@
+"""The daily token budget of a tenant, as background jobs hold it."""
+
+from mnemic.memory.background.work import Work
+from mnemic.operations.budget import require_tokens
+
+
+async def require_budget(work: Work, agent_id: str) -> None:
+    """Refuse a job that asks models if the tenant of its agent has used the tokens of the day.
+
+    Raises:
+        BudgetSpentError: The tokens are used up.
+        DatabaseUnavailableError: The database cannot be reached.
+    """
+    await require_tokens(work.resources, agent_id)

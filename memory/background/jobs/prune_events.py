@@ -1,0 +1,32 @@
+"""Deletes events that are older than `events_days`."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.state.background import Target
+from mnemic.state.identity import Identity
+from mnemic.storage import events
+
+#: Events that one transaction deletes.
+_BATCH = 5000
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the agents that have events older than `events_days`."""
+    return await events.due_event_prunes(work.resources.database, _oldest(work, now), MAX_TARGETS)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Delete the agent's old events, a bounded number in each transaction."""
+    prune = partial(events.prune_events, before=_oldest(work, datetime.now(UTC)), limit=_BATCH)
+    identity = Identity(agent_id=target.agent_id)
+    while await work.resources.database.write(identity, prune) == _BATCH:
+        continue
+
+
+def _oldest(work: Work, now: datetime) -> datetime:
+    return now - timedelta(days=work.resources.settings.events_days)
+
+
+JOB = Job(name="prune_events", run=run, find_due=find_due, interval_minutes=60)

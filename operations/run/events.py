@@ -1,0 +1,144 @@
+"""Operational tracking: events are collected in this process and written in batches, which no answer waits for."""
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from mnemic.state.errors import MnemicError
+from mnemic.state.events import Event, EventNode, EventStatus
+from mnemic.state.identity import Identity
+from mnemic.storage.database import Database
+from mnemic.storage.events import record_events
+
+_LOG = logging.getLogger("mnemic")
+#: Events that wait before a batch is written, and seconds after which fewer are.
+BATCH: Final = 64
+BATCH_SECONDS: Final = 30.0
+#: Events kept while the database is away; later ones are counted as lost.
+MAX_WAITING: Final = 10_000
+#: Upper bounds of the histograms of durations, in seconds: a recall takes milliseconds, a formation a minute.
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass
+class Outcome:
+    """What a tracked block learns about its own result; unless it says otherwise, its end is `ok`."""
+
+    status: EventStatus | None = None
+    memory_id: UUID | None = None
+    category: str | None = None
+    sim: float | None = None
+
+
+class Tracked(NamedTuple):
+    """How a node of a graph is tracked."""
+
+    node: EventNode
+    op: str
+    #: Reads the node's update of the state into the outcome.
+    read: Callable[[Any, Outcome], None] | None = None
+    #: Whether events name user and session; without them more events are equal.
+    counts_person: bool = True
+
+
+@dataclass
+class Total:
+    """Occurrences of one kind of event since this process began, and their durations."""
+
+    occurrences: int = 0
+    seconds: float = 0.0
+    #: Occurrences by the first of `BUCKETS` that holds their duration; the last one holds longer ones.
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+
+
+class EventLog:
+    """Events that wait to be written, and totals of all since the process began.
+
+    What waits is lost with the process: counts alone. The history of memories is complete without it.
+    """
+
+    def __init__(self) -> None:
+        #: By agent: equal events and their sum.
+        self._waiting: dict[str, dict[Event, Event]] = {}
+        self._count = 0
+        self._since = monotonic()
+        self.lost = 0
+        #: By node, operation and status.
+        self.totals: dict[tuple[str, str, str], Total] = {}
+
+    def note(self, event: Event) -> None:
+        """Collect an event; it is added to an equal one that waits."""
+        self._add_up(event)
+        waiting = self._waiting.setdefault(event.agent_id, {})
+        equal = waiting.get(event)
+        if equal is not None:
+            duration = (equal.duration_ms or 0.0) + (event.duration_ms or 0.0)
+            occurrences = equal.occurrences + event.occurrences
+            waiting[event] = replace(equal, occurrences=occurrences, duration_ms=duration or None)
+        elif self._count >= MAX_WAITING:
+            self.lost += event.occurrences
+        else:
+            if not self._count:
+                self._since = monotonic()
+            self._count += 1
+            waiting[event] = event
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to write a batch."""
+        return self._count >= BATCH or (self._count > 0 and monotonic() - self._since >= BATCH_SECONDS)
+
+    @contextmanager
+    def timed(self, identity: Identity, node: EventNode, op: str, *, counts_person: bool = True) -> Iterator[Outcome]:
+        """Collect an event about the block: its duration, and `error` if it raises.
+
+        Args:
+            identity: of the run.
+            node: part of the service.
+            op: step, change, or job.
+            counts_person: whether the event names user and session; without them more events are equal.
+        """
+        outcome, began, ended = Outcome(), monotonic(), False
+        try:
+            yield outcome
+            ended = True
+        finally:
+            self.note(
+                Event(
+                    agent_id=identity.agent_id,
+                    node=node,
+                    op=op,
+                    status=(outcome.status or "ok") if ended else "error",
+                    user_id=identity.user_id if counts_person else None,
+                    session_id=identity.session_id if counts_person else None,
+                    memory_id=outcome.memory_id,
+                    category=outcome.category,
+                    sim=outcome.sim,
+                    duration_ms=(monotonic() - began) * 1000,
+                )
+            )
+
+    async def write(self, database: Database) -> None:
+        """Store what waits, in a transaction for each agent. A failure is logged and costs the counts alone."""
+        waiting, self._waiting, self._count = self._waiting, {}, 0
+        for agent_id, events in waiting.items():
+            batch = [*events.values()]
+            try:
+                await database.write(Identity(agent_id=agent_id), partial(record_events, events=batch))
+            except MnemicError as error:
+                self.lost += sum(event.occurrences for event in batch)
+                _LOG.warning("%d events of agent %s were not recorded: %s", len(batch), agent_id, error)
+
+    def _add_up(self, event: Event) -> None:
+        total = self.totals.setdefault((event.node, event.op, event.status), Total())
+        total.occurrences += event.occurrences
+        if event.duration_ms is not None:
+            seconds = event.duration_ms / 1000
+            total.seconds += seconds
+            total.buckets[bisect_left(BUCKETS, seconds)] += 1
