@@ -64,6 +64,11 @@ async def configure_agent(resources: Resources, identity: Identity, overrides: d
     await resources.database.write(identity, act)
 
 
+async def assign_tenant(resources: Resources, identity: Identity, tenant_id: str) -> None:
+    """Assign the identity's agent to a tenant."""
+    await resources.database.write(identity, lambda tx: scopes.assign_tenant(tx, tenant_id))
+
+
 async def agent_settings(resources: Resources, identity: Identity) -> Settings:
     """The settings in force for the identity's agent."""
     async with resources.database.scoped(identity) as scoped:

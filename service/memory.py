@@ -1,6 +1,6 @@
 """The `Mnemic` object: what an application opens once and holds."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from typing import Any, Self
@@ -9,7 +9,7 @@ from pydantic import SkipValidation
 
 from mnemic.models.chat import UnderWay
 from mnemic.models.given import taken_apart
-from mnemic.operations import agent_settings, usage
+from mnemic.operations import agent_settings, stats, usage
 from mnemic.operations.governance import audit, retention, rollback
 from mnemic.operations.governance.actor import Actor
 from mnemic.operations.run.resources import open_resources
@@ -20,8 +20,9 @@ from mnemic.service.hosts.hosting import Hosting
 from mnemic.service.worker import background_work
 from mnemic.state.checking import MAX_LISTED, AnyId, Limit, Moment, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.events import ALL_STATS_KEYS, Stats, StatsKey
 from mnemic.state.governance import Erasure, Rollback, RollbackOptions
-from mnemic.state.identity import AnyIdentity, Identity, to_identity
+from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
 from mnemic.state.kinds import DailyUsage
 from mnemic.state.records import Memory, ScopeSettings
 from mnemic.state.settings import Settings
@@ -82,6 +83,16 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         await agent_settings.configure_agent(self.resources, identity, overrides)
 
     @check_arguments
+    async def assign_tenant(self, identity: AnyIdentity, tenant_id: HostId) -> None:
+        """Assign the identity's agent to a tenant, whose agents share one daily token budget.
+
+        Args:
+            identity: names the agent.
+            tenant_id: the tenant; that of an agent that was never assigned is `default`.
+        """
+        await agent_settings.assign_tenant(self.resources, identity, tenant_id)
+
+    @check_arguments
     async def agent_settings(self, identity: AnyIdentity) -> Settings:
         """The settings in force for the identity's agent, with what it overrides."""
         return await agent_settings.agent_settings(self.resources, identity)
@@ -107,6 +118,46 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             before: up to the day before this one.
         """
         return await usage.daily_usage(self.resources, identity, since, before)
+
+    @check_arguments
+    async def stats(
+        self,
+        identity: AnyIdentity,
+        *,
+        since: date | None = None,
+        before: date | None = None,
+        by: Sequence[StatsKey] = ALL_STATS_KEYS,
+    ) -> Stats:
+        """Return counts over time of the identity's agent, over all its users: memories, messages, events, tokens.
+
+        Events are kept for `events_days`. No count has contents or the id of a user.
+
+        Args:
+            identity: names the agent.
+            since: from this day on, in UTC.
+            before: up to the day before this one.
+            by: columns by which the counts are added up; the others are None.
+        """
+        return await stats.agent_stats(self.resources, identity, since, before, by)
+
+    @check_arguments
+    async def tenant_stats(
+        self,
+        tenant_id: HostId,
+        *,
+        since: date | None = None,
+        before: date | None = None,
+        by: Sequence[StatsKey] = ALL_STATS_KEYS,
+    ) -> Stats:
+        """Return counts over time of all agents of a tenant, for operators; as `stats`.
+
+        Args:
+            tenant_id: as set by `assign_tenant`, or `default`.
+            since: as of `stats`.
+            before: as of `stats`.
+            by: as of `stats`.
+        """
+        return await stats.tenant_stats(self.resources, tenant_id, since, before, by)
 
     # -- governance of what belongs to the identity's user and session; for all else there is `Administration`
 

@@ -135,6 +135,12 @@ class Database:
                 "no connection to the database: check MNEMIC_DATABASE_URL, and that `mnemic db migrate` has run"
             ) from None
 
+    def pool_figures(self) -> dict[str, int]:
+        """Return how many connections there are, how many are free, and how many requests wait for one."""
+        figures = self.pool.get_stats()
+        names = {"size": "pool_size", "available": "pool_available", "waiting": "requests_waiting"}
+        return {name: figures.get(key, 0) for name, key in names.items()}
+
     async def close(self) -> None:
         """Give the connections back; in a fork they are its parent's and stay open."""
         if self._process.is_current:

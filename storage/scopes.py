@@ -47,6 +47,11 @@ async def configure_agent(scoped: ScopedTransaction, overrides: Mapping[str, Any
     await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
 
 
+async def assign_tenant(tx: ScopedTransaction, tenant_id: str) -> None:
+    """Assign the agent to a tenant; the agent exists from now on."""
+    await tx.execute(_SQL["assign_tenant"], {"tenant_id": tenant_id})
+
+
 async def configure_scope(scoped: ScopedTransaction, overrides: ScopeSettings) -> None:
     """Replaces what one scope key overrides."""
     await enter_agent(scoped)

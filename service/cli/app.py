@@ -22,6 +22,7 @@ from mnemic.service.cli.jobs import cancel, jobs, maintain, retry, worker
 from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
+from mnemic.service.cli.stats import metrics, stats
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
 from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
 from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, reembed, refine, refinements, unprotect
@@ -98,7 +99,7 @@ audits = typer.Typer(help="What was done, and whether the record of it is whole.
 _COMMANDS = (
     (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
     (app, (correct, embed, reembed, refine, refinements, protect, unprotect)),
-    (app, (undo, unshare, restore, as_of, erase, purge, usage, doctor, token, worker, maintain)),
+    (app, (undo, unshare, restore, as_of, erase, purge, usage, stats, metrics, doctor, token, worker, maintain)),
     (background, (retry, cancel)),
     (database, (migrate, dump)),
     (audits, (audit.log, audit.verify, audit.anchor, audit.export, audit.check)),

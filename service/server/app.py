@@ -6,13 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.refinement import graph as refinement_graph
 from mnemic.operations.run.resources import close_environment, from_environment
+from mnemic.service.metrics import metrics_text
 from mnemic.service.server.access import ServerAccess, check_access
 from mnemic.service.server.threads import ServerThreads
 from mnemic.service.worker import background_work
@@ -68,4 +69,15 @@ async def health(_: Request) -> JSONResponse:
     )
 
 
-app = Starlette(routes=[Route("/mnemic/health", health)], middleware=[Middleware(ServerAccess)])
+async def metrics(_: Request) -> Response:
+    """Return figures for Prometheus, of the database and of this process; no contents and no ids."""
+    try:
+        text = await metrics_text(await from_environment())
+    except MnemicError as error:
+        return JSONResponse({"problem": str(error)}, status_code=503)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+app = Starlette(
+    routes=[Route("/mnemic/health", health), Route("/mnemic/metrics", metrics)], middleware=[Middleware(ServerAccess)]
+)

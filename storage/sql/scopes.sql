@@ -24,6 +24,11 @@ returning settings;
 insert into agents (agent_id, settings) values (%(agent_id)s, %(settings)s)
 on conflict (agent_id) do update set settings = excluded.settings;
 
+-- assign_tenant --
+-- Assigns the agent to a tenant.
+insert into agents (agent_id, tenant_id) values (%(agent_id)s, %(tenant_id)s)
+on conflict (agent_id) do update set tenant_id = excluded.tenant_id;
+
 -- configure_scope --
 -- Replaces what a scope key overrides.
 insert into scopes (agent_id, scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit)

@@ -42,6 +42,7 @@ WITHOUT_DATABASE = {"checkpointer", "describe", "formation_node", "middleware", 
 #: A call of every other one.
 CALLS: dict[str, Call] = {
     "agent_settings": lambda memory: memory.agent_settings(ANA),
+    "assign_tenant": lambda memory: memory.assign_tenant(ANA, "default"),
     "as_of": lambda memory: memory.as_of(ANA, "user:ana", NOW),
     "configure_agent": lambda memory: memory.configure_agent(ANA, rag=True),
     "configure_scope": lambda memory: memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana")),
@@ -71,6 +72,8 @@ CALLS: dict[str, Call] = {
     "remember_procedure": lambda memory: memory.remember_procedure(ANA, "Mooring", ["Throw the line."]),
     "restore": lambda memory: memory.restore(ANA, "user:ana", 0),
     "shared": lambda memory: memory.shared(ANA),
+    "stats": lambda memory: memory.stats(ANA),
+    "tenant_stats": lambda memory: memory.tenant_stats("default"),
     "threads": lambda memory: memory.threads(ANA),
     "undo": lambda memory: memory.undo(ANA, SOME),
     "undo_refinement": lambda memory: memory.undo_refinement(ANA, SOME),

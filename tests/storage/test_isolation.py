@@ -144,6 +144,7 @@ FOREIGN_INSERTS = [
     "insert into relations (agent_id, from_id, to_id, strength, scope_key, to_scope_key)"
     " values ('harbor', gen_random_uuid(), gen_random_uuid(), 1, 'user:ana', 'user:bob')",
     "insert into token_usage values ('museum', now(), 's', 'm', 1, 1, 1)",
+    "insert into events (agent_id, node, op, status, ts) values ('museum', 'worker', 'x', 'ok', now())",
 ]
 
 

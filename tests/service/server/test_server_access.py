@@ -145,6 +145,7 @@ async def test_a_holder_of_a_token_is_answered_everywhere_else(holder: httpx.Asy
     health = (await holder.get("/mnemic/health")).json()  # what is in use, and nothing of what is stored
     assert set(health) == {"database", "broken", "model", "embedder"}
     assert (health["database"], health["broken"], health["embedder"]) == ("ok", [], "hash:384")
+    assert "mnemic_pool" in (await holder.get("/mnemic/metrics")).text
 
 
 REFUSED: dict[str, dict[str, Any]] = {
