@@ -152,5 +152,5 @@ def test_an_event_costs_a_turn_microseconds() -> None:
         with log.timed(who, "recall", "search") as outcome:
             outcome.sim = number / events
     each = (process_time() - began) / events
-    print(f"an event costs {each * 1e6:.1f} microseconds of CPU; a turn has four")
+    print(f"an event costs {each * 1e6:.1f} microseconds of CPU; a recall with a search has three")
     assert each < 0.0002
