@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
+from uuid import UUID
+
+from mnemic.state.records import Memory
 
 
 class Target(NamedTuple):
@@ -59,3 +62,32 @@ class BackgroundStatus:
     queued: list[QueuedJob]
     failed: list[JobFailure]
     schedules: list[Schedule]
+
+
+class FactPair(NamedTuple):
+    """Two active facts of one scope key that may say the same."""
+
+    #: Digest of the ids and versions of both.
+    fingerprint: UUID
+    #: The fact that became true first.
+    earlier: Memory
+    later: Memory
+    #: Cosine similarity of the two, from 0 to 1.
+    similarity: float
+    #: Whether a relation connects them already.
+    is_linked: bool
+
+    @property
+    def facts(self) -> tuple[Memory, Memory]:
+        """Both facts, the earlier one first."""
+        return self.earlier, self.later
+
+    @property
+    def ids(self) -> tuple[UUID, UUID]:
+        """The ids of both facts."""
+        return self.earlier.id, self.later.id
+
+    @property
+    def contents(self) -> tuple[str, str]:
+        """The sentences of both facts."""
+        return self.earlier.content, self.later.content

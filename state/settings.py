@@ -201,6 +201,27 @@ class Settings(ModelSettings):
     events_days: PositiveInt = 30
     #: Cron line of the weekly refinement, with an optional time zone; or `off`.
     refinement_schedule: Own[CronLine] = "0 4 * * sun"
+    #: Cron line of the daily maintenance, with an optional time zone; or `off`.
+    maintenance_schedule: Own[CronLine] = "0 3 * * *"
+
+    # -- near duplicates
+    #: `all`: pairs from the embedder's `fallback` band on. Facts of one conversation, and facts that are remembered
+    #: explicitly, are compared by no model before. `fallback`: only the pairs below the `check` band.
+    pair_band: Literal["all", "fallback"] = "all"
+    #: Pairs that a model judges per scope key and day (UTC), and in one prompt: each costs about 60 tokens.
+    pairs_per_user_and_day: PositiveInt = 50
+    pairs_per_prompt: Annotated[int, Field(ge=1, le=10)] = 8
+    #: Facts that are compared with the others: changed within so many hours, at least this important, or among so many
+    #: percent of the facts that are recalled most often.
+    pair_changed_hours: PositiveInt = 72
+    pair_importance: Annotated[int, Field(ge=1, le=5)] = 3
+    pair_use_percent: Annotated[int, Field(ge=1, le=100)] = 10
+    #: Facts of one scope key that are compared in a run. The changed ones come first, the others take turns by day.
+    pair_candidates: PositiveInt = 500
+    #: Days since the last change after which a fact is compared no more.
+    pair_updated_days: PositiveInt = 90
+    #: Days for which a judged pair is not judged again unless one of its facts changes.
+    pair_rest_days: PositiveInt = 14
 
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.

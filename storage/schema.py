@@ -77,6 +77,7 @@ POLICIES: Final = (
     Policy("job_failures", _AGENT),
     Policy("schedules", _AGENT),
     Policy("events", _AGENT),
+    Policy("checked_pairs", _AGENT),
     Policy("scopes", _of_keys()),
     Policy("leases", _of_keys()),
     Policy("sources", _of_keys()),

@@ -22,6 +22,7 @@ from mnemic.prompts.extraction import (
     ReflectionDraft,
     ShownFact,
 )
+from mnemic.prompts.judge_pairs import JudgePairsInput, JudgePairsOutput, PairVerdict, ShownPair
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
@@ -39,6 +40,11 @@ def extract_facts(given: ExtractionInput) -> ExtractFactsOutput:
 def decide(given: DecideInput) -> DecideOutput:
     """ADD, but where a known fact says the same, or gives another value of the same single attribute."""
     return DecideOutput(decisions=[_decision(fact) for fact in given.facts])
+
+
+def judge_pairs(given: JudgePairsInput) -> JudgePairsOutput:
+    """APART, unless both facts give the same value, or different values, of the same single attribute."""
+    return JudgePairsOutput(verdicts=[_pair_verdict(pair) for pair in given.pairs])
 
 
 def extract_reflections(given: ExtractionInput) -> ExtractReflectionsOutput:
@@ -125,6 +131,15 @@ def _decision(fact: ShownFact) -> Decision:
     closed = [known.number for known in earlier if _replaces(fact.content, known.content)]
     event: Literal["ADD", "DELETE"] = "DELETE" if closed else "ADD"
     return Decision(fact=fact.number, reason="", event=event, known=closed, text=fact.content)
+
+
+def _pair_verdict(pair: ShownPair) -> PairVerdict:
+    earlier, later = stored(pair.earlier), stored(pair.later)
+    if earlier and later and earlier.text.casefold() == later.text.casefold():
+        return PairVerdict(pair=pair.number, reason="", verdict="SAME", text=pair.later)
+    if pair.earlier_on < pair.later_on and _replaces(pair.later, pair.earlier):
+        return PairVerdict(pair=pair.number, reason="", verdict="UPDATE", text="")
+    return PairVerdict(pair=pair.number, reason="", verdict="APART", text="")
 
 
 def _replaces(new: str, old: str) -> bool:

@@ -74,6 +74,17 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by c.tokens desc, 1, 2 limit p_most
 $$;
 
+-- Scope keys of an agent with several facts that a maintenance may compare, in order, behind p_after.
+create function paired_scope_keys(p_agent text, p_days integer, p_after text, p_most integer) returns table (scope_key text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.scope_key
+      from memories m left join scopes s on s.agent_id = m.agent_id and s.scope_key = m.scope_key
+     where m.agent_id = p_agent and m.scope_key > p_after and m.state = 'active' and m.kind = 'fact' and not m.protected
+       and m.updated_at >= clock_timestamp() - make_interval(days => p_days) and coalesce(s.is_active, true)
+     group by m.scope_key having count(*) > 1
+     order by m.scope_key limit p_most
+$$;
+
 -- Agents whose schedule of a job has to be looked at: it fires, it is new, or another cron line is in force. p_default is the line
 -- of an agent that has none of its own.
 create function due_schedules(p_job text, p_setting text, p_default text, p_now timestamptz, p_most integer)

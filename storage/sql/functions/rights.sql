@@ -10,7 +10,8 @@ grant select, insert, update on agents, scopes, sessions, messages, memories, to
     to mnemic_app;
 grant insert, update on refinements to mnemic_app;
 grant select, insert, delete on events to mnemic_app;
-grant select, insert, update, delete on entries, leases, job_failures, schedules, supervisor_checkpoints, checkpoints, checkpoint_blobs,
+grant select, insert, update, delete on job_failures, schedules, checked_pairs to mnemic_app;
+grant select, insert, update, delete on entries, leases, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
 grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages to mnemic_app, mnemic_admin;
 grant execute on function set_protection, as_of_blind, purge_expired, audit_problems, agent_ids to mnemic_admin;
@@ -20,4 +21,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
     left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
     all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors,
-    counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures to mnemic_app;
+    counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures,
+    paired_scope_keys to mnemic_app;

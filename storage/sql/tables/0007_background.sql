@@ -10,6 +10,15 @@ create table job_failures (
     primary key (agent_id, job, scope_key)
 );
 
+-- Pairs of facts that a model has judged, as digests of their ids and versions: they are not judged again for some days.
+create table checked_pairs (
+    agent_id     text not null references agents,
+    scope_key    text not null,
+    fingerprint  uuid not null,
+    checked_at   timestamptz not null default clock_timestamp(),
+    primary key (agent_id, scope_key, fingerprint)
+);
+
 -- The schedule of each agent's jobs: the cron line in force, and when it fired last and fires next.
 create table schedules (
     agent_id  text not null references agents,
