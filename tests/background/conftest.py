@@ -1,3 +1,5 @@
 """The service with a scripted model."""
 
+from tests.support.scripted import memory as memory
 from tests.support.scripted import model as model
+from tests.support.scripted import resources as resources
