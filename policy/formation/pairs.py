@@ -1,10 +1,11 @@
 """Rules for pairs of similar facts: which pairs a model judges, and which of its verdicts may be applied. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mnemic.policy.formation.sharing import content_tokens, imitates_prompt
-from mnemic.policy.text.details import details, find_dates
+from mnemic.policy.text.details import details, find_dates, find_numbers
 from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.retention import retention
 from mnemic.policy.text.words import folded_words
@@ -32,10 +33,10 @@ def merged_text(text: str, a: str, b: str) -> str | None:
     checked = check_text(text, kind="fact").text
     if checked is None or imitates_prompt(checked):
         return None
-    if retention([a], b).missing and retention([b], a).missing:
+    if _lost([a], b) and _lost([b], a):
         return None
     known = f"{a}\n{b}"
-    if retention([a, b], checked).missing or missing_details([checked], known):
+    if _lost([a, b], checked) or missing_details([checked], known):
         return None
     if len({details(sentence).negated for sentence in (a, b, checked)}) > 1:
         return None
@@ -53,6 +54,13 @@ def may_update(earlier: str, later: str, subject: str) -> bool:
         return True
     fewer = min(len(_words(earlier, subject)), len(_words(later, subject)))
     return 2 * len(_shared_words(earlier, later, subject)) >= max(1, fewer)
+
+
+def _lost(sources: Sequence[str], text: str) -> list[str]:
+    """Return the details of the sources that a text lacks. It has `5` if it has `5 am`, but not the reverse."""
+    numbers = find_numbers(find_dates(text)[1])
+    hours = {number.removesuffix("am").removesuffix("pm") for number in numbers}
+    return [detail for detail in retention(sources, text).missing if detail not in hours]
 
 
 def _shared_words(a: str, b: str, subject: str) -> frozenset[str]:

@@ -302,6 +302,7 @@ DIFFERENT = [
     ("Ana meets Rui on Monday.", "Ana meets Rui on Friday."),
     ("Ana calls the boat 'Zinnia'.", "Ana calls the boat 'Sereia'."),
     ("Ana lent Rui her kayak.", "Ana lent Teresa her kayak."),
+    ("Ana gets up at 5 am.", "Ana gets up at 5 pm."),
     ("Ana mag Rui und hat 2 Hunde.", "Ana mag Rui und hat 3 Hunde."),
 ]
 

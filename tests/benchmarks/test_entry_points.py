@@ -11,6 +11,7 @@ from benchmarks.bands import __main__ as bands
 from benchmarks.latency import __main__ as latency
 from benchmarks.latency import measuring
 from benchmarks.mutants import __main__ as mutants
+from benchmarks.pairs import __main__ as pairs
 from benchmarks.threads import __main__ as threads
 from benchmarks.trace import __main__ as trace
 
@@ -28,6 +29,7 @@ HERE: dict[str, tuple[Callable[[], None], str, tuple[str, ...]]] = {
     "bands": (bands.main, "--embedder hash --wrong", ("Proposed from the calibration half", "unrelated")),
     "latency": (latency.main, "--rows 1000 --repetitions 2", ("memory_query / by hand", "recall@10, 50 scopes")),
     "mutants": (mutants.main, "table", ("operator", "killed")),
+    "pairs": (pairs.main, "--embedder hash --people 2 --wrong", ("false merges: 0 of 30", "missed of the duplicates")),
     "threads": (threads.main, "--repetitions 2", ("turn, async: CPU / plain", "load, p95 in ms")),
     "trace": (trace.main, "", ("nodes/formation/save.py", "modules, offline")),
 }
