@@ -1,8 +1,8 @@
 """180 pairs of similar facts: which of them the daily maintenance merges or replaces, right and wrong.
 
-python -m benchmarks.pairs [--embedder NAME] [--people N] [--wrong]
+python -m benchmarks.pairs [--embedder NAME] [--people N] [--careless] [--wrong]
 
-The verdicts are recorded from a careful reader; the rest is the product on an embedded Postgres.
+The verdicts are recorded from a careful reader; all else is the product on an embedded Postgres.
 """
 
 import argparse
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--embedder", default="minilm", help="as MNEMIC_EMBEDDER; default: minilm")
     parser.add_argument("--band", default="all", choices=("all", "fallback"), help="as MNEMIC_PAIR_BAND")
     parser.add_argument("--people", type=int, help="only the pairs of so many people")
+    parser.add_argument("--careless", action="store_true", help="a reader that calls every pair the same")
     parser.add_argument("--wrong", action="store_true", help="list the pairs that go wrong")
     arguments = parser.parse_args()
     people = list(dict.fromkeys(pair.person for pair in load_pairs()))[: arguments.people]
@@ -33,7 +34,7 @@ def main() -> None:
     folder = Path(gettempdir()) / f"mnemic-pairs-{uuid4().hex[:12]}"
     try:
         settings = {"embedder": arguments.embedder, "pair_band": arguments.band, "data_dir": folder}
-        outcomes, reader = asyncio.run(measure(pairs, **settings))
+        outcomes, reader = asyncio.run(measure(pairs, is_careless=arguments.careless, **settings))
     finally:
         rmtree(folder, ignore_errors=True)
     _report(Console(width=120), outcomes, reader, with_wrong=arguments.wrong)

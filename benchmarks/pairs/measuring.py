@@ -28,12 +28,21 @@ _PAIR: Final = re.compile(r"^pair (\d+), about .*\n  earlier \[[^\]]*\]: (.*)\n 
 
 
 class Reader(LoopbackServer):
-    """Answers as the reader did. A pair that the reader did not see is left apart, and counted."""
+    """Answers as the reader did. A pair that the reader did not see is left apart, and counted.
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
+    Args:
+        pairs: of the data set.
+        is_careless: call every pair the same instead, and drop the earlier fact.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], *, is_careless: bool) -> None:
         super().__init__()
         answers = load_answers()
         self._answers = {(pair.earlier, pair.later): answers[pair.id] for pair in pairs}
+        if is_careless:
+            for (earlier, later), verdict in self._answers.items():
+                same = verdict.model_copy(update={"verdict": "SAME", "text": later})
+                self._answers[earlier, later] = same
         #: Pairs of the data set that the product had judged, and the number of others.
         self.judged: set[tuple[str, str]] = set()
         self.others = 0
@@ -77,11 +86,11 @@ class Outcome:
         return not wanted[self.pair.key]
 
 
-async def measure(pairs: Sequence[Pair], **settings: Any) -> tuple[list[Outcome], Reader]:
+async def measure(pairs: Sequence[Pair], *, is_careless: bool = False, **settings: Any) -> tuple[list[Outcome], Reader]:
     """Return what a run of the maintenance makes of the pairs, and the reader that it asked."""
     outcomes: list[Outcome] = []
     async with AsyncExitStack() as stack:
-        reader = stack.enter_context(Reader(pairs))
+        reader = stack.enter_context(Reader(pairs, is_careless=is_careless))
         models = {"fast_model": "openai:reader", "base_url": reader.base_url, "api_key": "recorded"}
         memory = await stack.enter_async_context(
             Mnemic.open(**{"background": False, "pairs_per_user_and_day": 1000, **models, **settings})
