@@ -217,7 +217,7 @@ class Settings(ModelSettings):
     pair_importance: Annotated[int, Field(ge=1, le=5)] = 3
     pair_use_percent: Annotated[int, Field(ge=1, le=100)] = 10
     #: Facts of one scope key that are compared in a run. The changed ones come first, the others take turns by day.
-    pair_candidates: PositiveInt = 500
+    pair_candidates: PositiveInt = 200
     #: Days since the last change after which a fact is compared no more.
     pair_updated_days: PositiveInt = 90
     #: Days for which a judged pair is not judged again unless one of its facts changes.

@@ -14,7 +14,9 @@ from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("pairs")
 #: Similar facts that are looked at for each candidate.
-_NEIGHBOURS: Final = 10
+_NEIGHBOURS: Final = 20
+#: Comparisons of two vectors that one call makes at most: 2 to 7 seconds. A larger scope key has fewer candidates.
+_MAX_COMPARISONS: Final = 1_000_000
 #: Pairs that one call returns at most; the rules that follow leave out some of them.
 _MAX_PAIRS: Final = 1000
 
@@ -49,6 +51,7 @@ async def find(tx: ScopedTransaction, key: str, model: str, bands: Bands, settin
         "importance": settings.pair_importance,
         "use_percent": settings.pair_use_percent,
         "candidates": settings.pair_candidates,
+        "comparisons": _MAX_COMPARISONS,
         "rest_days": settings.pair_rest_days,
         "neighbours": _NEIGHBOURS,
         "most": _MAX_PAIRS,

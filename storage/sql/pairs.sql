@@ -2,8 +2,7 @@
 -- Pairs of similar active facts of one scope key, of one subject, at least one of them a candidate, the most similar first. A
 -- pair that was judged within the last days is left out.
 with facts as materialized (
-    select id, version, lower(subject) as subject, subject_user_id, importance, created_at, updated_at, valid_from
-      from memories
+    select id, importance, updated_at from memories
      where agent_id = %(agent_id)s and scope_key = %(scope_key)s and state = 'active' and kind = 'fact' and not protected
        and updated_at >= clock_timestamp() - make_interval(days => %(updated_days)s)
 ), used as (
@@ -15,29 +14,34 @@ with facts as materialized (
         or f.importance >= %(importance)s or u.rank >= 1 - %(use_percent)s / 100.0
      order by f.updated_at >= clock_timestamp() - make_interval(hours => %(changed_hours)s) desc,
               md5(f.id::text || current_date::text)
-     limit %(candidates)s
+     limit least(%(candidates)s::bigint, 1 + %(comparisons)s::bigint / (select count(*) + 1 from facts))
 ), near as (
-    select c.id as one, n.item_id as other, n.similarity
+    select least(c.id, n.item_id) as one, greatest(c.id, n.item_id) as other, max(n.similarity) as similarity
       from candidate c
      cross join lateral (
            select model, vec from entries
             where agent_id = %(agent_id)s and item_id = c.id and living
               and starts_with(model || ':', %(model)s || ':') limit 1) as own
-     cross join lateral (
-           select e.item_id, 1 - (e.vec <=> own.vec) as similarity from entries e
-            where e.agent_id = %(agent_id)s and e.scope_key = %(scope_key)s and e.model = own.model and e.living
-              and e.kind = 'fact' and e.item_id <> c.id
-              and e.vec <=> own.vec <= 1 - %(least)s::double precision
-              and (%(below)s::double precision is null or e.vec <=> own.vec > 1 - %(below)s::double precision)
-            order by e.vec <=> own.vec limit %(neighbours)s) as n
+     cross join lateral ( -- one index-only scan each
+           select e.item_id, 1 - e.distance as similarity from (
+                  select item_id, vec <=> own.vec as distance from entries
+                   where agent_id = %(agent_id)s and scope_key = %(scope_key)s and model = own.model and living
+                     and kind = 'fact' offset 0) as e
+            where e.item_id <> c.id and e.distance <= 1 - %(least)s::double precision
+              and (%(below)s::double precision is null or e.distance > 1 - %(below)s::double precision)
+            order by e.distance limit %(neighbours)s) as n
+     group by 1, 2
 ), pair as (
-    select a.id as earlier_id, b.id as later_id, max(n.similarity) as similarity,
-           md5(concat_ws(' ', a.id, a.version, b.id, b.version))::uuid as fingerprint
+    select o.*, n.similarity, md5(concat_ws(' ', o.earlier_id, o.earlier_version, o.later_id, o.later_version))::uuid as fingerprint
       from near n
-      join facts a on a.id in (n.one, n.other)
-      join facts b on b.id in (n.one, n.other) and (b.valid_from, b.created_at, b.id) > (a.valid_from, a.created_at, a.id)
-     where a.subject = b.subject and a.subject_user_id is not distinct from b.subject_user_id
-     group by a.id, a.version, b.id, b.version
+     cross join lateral ( -- looked up row by row, whatever the number of pairs was estimated at
+           select a.id as earlier_id, a.version as earlier_version, b.id as later_id, b.version as later_version
+             from memories a join memories b on b.agent_id = a.agent_id and b.id <> a.id
+            where a.agent_id = %(agent_id)s and a.id in (n.one, n.other) and b.id in (n.one, n.other)
+              and (a.valid_from, a.created_at, a.id) < (b.valid_from, b.created_at, b.id)
+              and lower(a.subject) = lower(b.subject) and a.subject_user_id is not distinct from b.subject_user_id
+              and least(a.updated_at, b.updated_at) >= clock_timestamp() - make_interval(days => %(updated_days)s)
+              and not a.protected and not b.protected offset 0) as o
 )
 select p.fingerprint, p.earlier_id, p.later_id, p.similarity,
        exists (select from relations r

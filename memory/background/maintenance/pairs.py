@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -93,7 +94,8 @@ async def _find(scope: _Scope) -> list[FactPair]:
         if left <= 0:
             return []
         found = await pairs.find(tx, scope.key, embedder.name, embedder.bands, settings)
-    return [pair for pair in found if is_worth_asking(*pair.contents, pair.later.subject)][:left]
+    worth = (pair for pair in found if is_worth_asking(*pair.contents, pair.later.subject))
+    return list(islice(worth, left))
 
 
 async def _judge(scope: _Scope, batch: Sequence[FactPair], closed: set[UUID]) -> Counter[str]:
