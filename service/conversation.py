@@ -13,9 +13,11 @@ from pydantic import SkipValidation
 
 from mnemic.graphs.consolidation import build_consolidation
 from mnemic.graphs.formation import build_formation
+from mnemic.graphs.maintenance import build_maintenance
 from mnemic.graphs.recall import build_recall
 from mnemic.graphs.refinement import build_refinement
 from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
+from mnemic.memory.background.maintenance.run import list_runs, maintain
 from mnemic.operations import embedding, reembedding
 from mnemic.operations.governance import rollback
 from mnemic.operations.governance.actor import Actor
@@ -28,6 +30,7 @@ from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity, HostId
+from mnemic.state.maintenance import MaintenanceRun
 from mnemic.state.query import BudgetTokens
 from mnemic.state.records import FilledVectors, Observed, Reembedded
 from mnemic.state.refinement import Refinement, RefinementResult
@@ -44,6 +47,8 @@ class Graphs:
         self.formation = build_formation(provide, self.consolidation)
         #: An agent compressing its core memory.
         self.refinement = build_refinement(provide)
+        #: The daily work on all memories of an agent.
+        self.maintenance = build_maintenance(provide)
 
     def supervisor(self, checkpointer: Checkpointer = None) -> SupervisorGraph:
         """An agent that is ready to talk, with this memory, its tools and its sub-agents.
@@ -238,6 +243,30 @@ class Conversation(MemoryBase):
         given = {"scope_key": key, "force": force, "dry_run": dry_run}
         lease = Lease("refinement", key, uuid4())
         return cast(RefinementResult, await run_leased(self.resources, self.graphs.refinement, given, identity, lease))
+
+    @check_arguments
+    async def maintain(self, identity: AnyIdentity, *, dry_run: bool | None = None) -> MaintenanceRun:
+        """Do the maintenance that is due for all memories of the identity's agent, as the daily job does.
+
+        Memories that were not used for long are soft-deleted, what is due by its age is erased. `undo_run` undoes it.
+
+        Args:
+            identity: names the agent; user and session do not matter.
+            dry_run: count what would change, and change nothing; None: the setting `maintenance_dry_run`.
+
+        Returns:
+            The record of the run, as `maintenance_runs` lists it.
+
+        Raises:
+            MaintenanceRunningError: Another run of the same agent is under way.
+            MnemicError: A step failed; the others were done.
+        """
+        return await maintain(self.resources, identity, dry_run=dry_run)
+
+    @check_arguments
+    async def maintenance_runs(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[MaintenanceRun]:
+        """Return the maintenance runs of the identity's agent, the newest first: figures, no contents."""
+        return await list_runs(self.resources, identity, limit=limit)
 
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:

@@ -10,9 +10,17 @@ from mnemic.operations.governance.retention import forget
 from mnemic.operations.recall import count_messages, list_memories, list_messages, memory_history, updates_since
 from mnemic.operations.recall import query as run_query
 from mnemic.operations.remember import remember, remember_procedure
+from mnemic.operations.update import update
 from mnemic.service.conversation import MemoryBase
-from mnemic.state.checking import AnyId, Limit, Seq, check_arguments, to_uuid, validate
-from mnemic.state.formation import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.checking import AnyId, Limit, Seq, Time, check_arguments, to_uuid, validate
+from mnemic.state.formation import (
+    Corrected,
+    ExplicitScope,
+    ProcedureRequest,
+    Remembered,
+    RememberRequest,
+    UpdateRequest,
+)
 from mnemic.state.identity import AnyIdentity, HostId, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
@@ -224,6 +232,40 @@ class ExplicitMemory(MemoryBase):
             ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
         """
         return await correct(self.resources, identity, to_uuid(memory_id), content)
+
+    @check_arguments
+    async def update(
+        self,
+        identity: AnyIdentity,
+        memory_id: AnyId,
+        *,
+        pinned: bool | None = None,
+        tags: Sequence[str] | None = None,
+        importance: int | None = None,
+        valid_until: Time | None = None,
+    ) -> Memory:
+        """Change what is known about a memory, not what it says; None leaves a value as it is. `undo` takes it back.
+
+        Args:
+            identity: whose memory it is; its role's allowlist holds.
+            memory_id: what is to be changed.
+            pinned: whether maintenance leaves the memory alone, however long it is not used.
+            tags: all of its tags; an empty list removes them.
+            importance: 1 trivial to 5 vital.
+            valid_until: when it ceases to hold, such as the day of a plan; maintenance closes it then, unless pinned.
+
+        Returns:
+            The memory as it is then.
+
+        Raises:
+            InvalidInputError: There is no such memory for this identity's role, nothing is given, or a value cannot be
+                used.
+            NotUpdatedError: It is protected or closed, or shared and the identity does not teach the agent.
+            CategoryRefusedError: The role has no allowlist.
+            ConcurrentChangeError: The memory was changed meanwhile; nothing was written.
+        """
+        request = {"pinned": pinned, "tags": tags, "importance": importance, "valid_until": valid_until}
+        return await update(self.resources, identity, to_uuid(memory_id), validate(UpdateRequest, request, strict=None))
 
     @check_arguments
     async def forget(self, identity: AnyIdentity, memory_id: AnyId) -> bool:

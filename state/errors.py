@@ -78,8 +78,16 @@ class NotCorrectedError(RefusedCallError):
     """This memory may not be corrected on request; nothing was written."""
 
 
+class NotUpdatedError(RefusedCallError):
+    """This memory may not be changed on request; nothing was written."""
+
+
 class RefinementRunningError(MnemicError):
     """Another refinement of this scope key is running; wait until it has ended."""
+
+
+class MaintenanceRunningError(MnemicError):
+    """Another maintenance run of this agent is under way; wait until it has ended."""
 
 
 class RefinementOverError(RefusedCallError):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.checking import WHOLE_CHARACTERS
+from mnemic.state.checking import WHOLE_CHARACTERS, Time
 from mnemic.state.records import Message, NewMemory
 
 
@@ -87,7 +87,7 @@ class _Request(BaseModel):
 
 def _in_order(value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise ValueError("steps are a list of texts")
+        raise ValueError("is no list of texts")
     return value
 
 
@@ -101,6 +101,24 @@ class RememberRequest(_Request):
     scope: ExplicitScope = "user"
     #: Said in confidence: it is never shared.
     private: StrictBool = False
+
+
+class UpdateRequest(_Request):
+    """What changes about a memory, not what it says. None leaves a value as it is."""
+
+    pinned: StrictBool | None = None
+    #: All of its tags; an empty list removes them.
+    tags: (
+        Annotated[
+            tuple[Annotated[StrictStr, Field(min_length=1, max_length=60), WHOLE_CHARACTERS], ...],
+            Field(max_length=20),
+            BeforeValidator(_in_order),
+        ]
+        | None
+    ) = None
+    importance: Annotated[int, Field(ge=1, le=5, strict=True)] | None = None
+    #: When it ceases to hold, such as the day of a plan; maintenance closes it then.
+    valid_until: Time | None = None
 
 
 class ProcedureRequest(_Request):

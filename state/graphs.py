@@ -31,7 +31,7 @@ Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: asked for, or the agent is unsure; `never`: standing part only.
 SearchMode = Literal["auto", "always", "never"]
 #: A retry takes what was set aside, so that it stands in the way of nothing else.
-Work = Literal["formation", "retry", "consolidation", "refinement"]
+Work = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 

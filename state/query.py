@@ -123,7 +123,7 @@ Links = Mapping[UUID, Sequence[tuple[UUID, float]]]
 
 
 #: History's events that are announced; the others change nothing that an agent reads.
-Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "PURGE", "ERASE", "RESTORE"]
+Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]
 Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−deleted", "⟲restored"]
 
 

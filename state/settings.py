@@ -223,6 +223,18 @@ class Settings(ModelSettings):
     #: Days for which a judged pair is not judged again unless one of its facts changes.
     pair_rest_days: PositiveInt = 14
 
+    # -- maintenance
+    #: Cron line of the daily maintenance, with an optional time zone; or `off`. Tenants are spread over two hours.
+    maintenance_schedule: Own[CronLine] = "0 3 * * *"
+    #: Whether the scheduled maintenance only records what it would change.
+    maintenance_dry_run: Own[bool] = False
+    #: Days without use after which a fact, an episode or an insight is soft-deleted, if its importance is below
+    #: `ttl_importance` and it is neither pinned nor protected (B 7).
+    ttl_days: Own[Annotated[int, Field(ge=1, le=36_500)]] = 60
+    ttl_importance: Own[Annotated[int, Field(ge=1, le=6)]] = 3
+    #: Days without a new checkpoint after which a thread keeps its latest one only. None: it keeps all of them.
+    thread_prune_days: Own[Annotated[int, Field(ge=1, le=36_500)] | None] = None
+
     # -- recall
     #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.
     categories_file: Path | None = None

@@ -31,6 +31,14 @@ class DueSchedule(NamedTuple):
     next_at: datetime | None
 
 
+class DueRetry(NamedTuple):
+    """Work that failed and whose pause is over."""
+
+    job: str
+    agent_id: str
+    scope_key: str
+
+
 async def _rows(
     database: Database, record: type[Row], statement: LiteralString, values: Mapping[str, object]
 ) -> list[Row]:
@@ -73,6 +81,13 @@ async def due_refinements(
     values = {"now": now, "agent_id": agent_id, "tokens": tokens, "most": limit}
     statement: LiteralString = "select * from due_refinements(%(now)s, %(agent_id)s, %(tokens)s, %(most)s)"
     return await _rows(database, Target, statement, values)
+
+
+async def due_retries(database: Database, now: datetime, limit: int) -> list[tuple[str, Target]]:
+    """Return jobs and targets that failed and whose pause is over, the longest waiting first."""
+    statement: LiteralString = "select * from due_retries(%(now)s, %(most)s)"
+    rows = await _rows(database, DueRetry, statement, {"now": now, "most": limit})
+    return [(row.job, Target(row.agent_id, row.scope_key)) for row in rows]
 
 
 async def due_schedules(

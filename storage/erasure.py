@@ -133,14 +133,41 @@ async def _number(scoped: ScopedTransaction, function: LiteralString, *values: o
     return int(number or 0)
 
 
-async def purge_expired(database: Database, who: Identity, after: timedelta) -> list[UUID]:
-    """As administrator: erases facts, episodes and insights that expired so long ago; their ids."""
+class DuePurges(NamedTuple):
+    """Numbers of messages and memories whose days are over."""
+
+    messages: int
+    memories: int
+
+
+async def due_purges(scoped: ScopedTransaction, after: timedelta | None) -> DuePurges:
+    """Return how many of the agent's messages lose their words in a purge, and how many memories are erased.
+
+    Args:
+        scoped: of the agent.
+        after: time since a memory's expiry; None if no memory is purged.
+    """
+    (row,) = await scoped.call("due_purges", after)
+    return DuePurges(*row)
+
+
+async def purge_expired(
+    database: Database, who: Identity, after: timedelta, *, run_id: UUID | None = None
+) -> list[UUID]:
+    """Erase facts, episodes and insights that expired so long ago; return their ids.
+
+    Args:
+        database: of the service, or of an administrator.
+        who: agent and actor.
+        after: time since the expiry.
+        run_id: run of maintenance that purges as the service; None if an administrator does.
+    """
     purged = [UUID(int=0)]
 
     async def act(scoped: ScopedTransaction) -> list[UUID]:
-        rows = await scoped.call_with_head("purge_expired", after, uuid4(), who.actor, purged[-1], _STEP)
+        rows = await scoped.call_with_head("purge_expired", after, run_id, uuid4(), who.actor, purged[-1], _STEP)
         return [item for (item,) in rows]
 
-    while more := await database.write(who, act, administers=True):
+    while more := await database.write(who, act, administers=run_id is None):
         purged += more
     return purged[1:]

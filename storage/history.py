@@ -81,9 +81,16 @@ async def operations_in(
     session_id: str | None = None,
     since: datetime | None = None,
     refinement_id: UUID | None = None,
+    run_id: UUID | None = None,
 ) -> list[UUID]:
-    """The operations that agents did in a session since a moment, or that a refinement did."""
-    values = {"keys": keys, "session_id": session_id, "since": since, "refinement_id": refinement_id}
+    """Return the operations that agents did in a session since a moment, of a refinement or of a maintenance run."""
+    values = {
+        "keys": keys,
+        "session_id": session_id,
+        "since": since,
+        "refinement_id": refinement_id,
+        "run_id": None if run_id is None else str(run_id),
+    }
     return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_in"], values)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.formation import SimilarFact, Twin
+from mnemic.state.formation import SimilarFact, Twin, UpdateRequest
 from mnemic.state.kinds import Kind, State
 from mnemic.state.records import Memory, NewMemory, Outdated, Relation, Standing, StandingPart, Supersession
 from mnemic.state.refinement import LedgerEntry
@@ -225,6 +225,17 @@ async def count_uses(scoped: ScopedTransaction, memory_ids: Collection[UUID]) ->
 async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
     """Marks a living memory as said in confidence, unless it is protected."""
     await scoped.execute(_SQL["make_private"], {"id": memory_id})
+
+
+async def update(scoped: ScopedTransaction, memory: Memory, request: UpdateRequest) -> None:
+    """Change what is known about a memory, not what it says.
+
+    Raises:
+        ConcurrentChangeError: It is not as it was read.
+    """
+    values = {**request.model_dump(), "id": memory.id, "version": memory.version}
+    values["tags"] = None if request.tags is None else [*request.tags]
+    await _all_or_nothing(scoped, "update", values, 1)
 
 
 async def see_categories(scoped: ScopedTransaction, categories: Sequence[str] | None) -> None:

@@ -78,6 +78,7 @@ POLICIES: Final = (
     Policy("schedules", _AGENT),
     Policy("events", _AGENT),
     Policy("checked_pairs", _AGENT),
+    Policy("maintenance_runs", _AGENT),
     Policy("scopes", _of_keys()),
     Policy("leases", _of_keys()),
     Policy("sources", _of_keys()),

@@ -26,6 +26,9 @@ async def sweep(work: Work, now: datetime | None = None) -> None:
             await work.queue.wake(job.name, await job.find_due(work, moment))
         if job.schedule is not None:
             await _fire(work, job, job.schedule, moment)
+    for name, target in await background.due_retries(work.resources.database, moment, MAX_TARGETS):
+        if name in JOBS:
+            await work.queue.wake(name, [target])
     work.resources.write_events()
 
 

@@ -36,6 +36,10 @@ _NO_REFINEMENT: Final = (
     "no such refinement of these memories, or one that changed none: `refinements` (`mnemic refinements`) lists them; "
     "nothing was written"
 )
+_NO_RUN: Final = (
+    "no such maintenance run of these memories, or one that changed none: `maintenance_runs` (`mnemic maintenance`) "
+    "lists them; nothing was written"
+)
 #: How often it is planned, where others change the same memories before the first step.
 PLANS: Final = 3
 
@@ -64,8 +68,9 @@ async def undo(
     session_id: str | None = None,
     since: datetime | None = None,
     refinement_id: UUID | None = None,
+    run_id: UUID | None = None,
 ) -> Rollback:
-    """Undoes as one these operations, what agents did in a session since a moment, or what a refinement did.
+    """Undo as one these operations, those of a session since a moment, or those of a refinement or maintenance run.
 
     Of a person only their own part.
 
@@ -76,10 +81,12 @@ async def undo(
 
     async def plan(scoped: ScopedTransaction) -> Plan:
         named = op_ids or await history.operations_in(
-            scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id
+            scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id, run_id=run_id
         )
         if refinement_id and not named:
             raise UnknownOperationError(_NO_REFINEMENT)
+        if run_id and not named:
+            raise UnknownOperationError(_NO_RUN)
         return await history.plan_undo(scoped, actor.keys, named, cascade=options.cascade)
 
     return await _carry_out(actor, plan, options)

@@ -16,6 +16,7 @@ SIGNS: Final[Mapping[Event, Sign]] = {
     "ABSORB": "↔merged",
     "MERGE": "↔merged",
     "DELETE": "~soft-deleted",
+    "TTL": "~soft-deleted",
     "PURGE": "−deleted",
     "ERASE": "−deleted",
     "RESTORE": "⟲restored",
@@ -25,7 +26,7 @@ EXPLICIT: Final = ("remember", "correct", "forget", "remember_procedure")
 MOST_BULLETS: Final = 3
 #: Characters of a bullet's text: three of them stay below 150 tokens.
 LONGEST_TEXT: Final = 150
-_REMOVING: Final = ("DELETE", "PURGE", "ERASE")
+_REMOVING: Final = ("DELETE", "TTL", "PURGE", "ERASE")
 _TAKEN_IN: Final = ("ABSORB", "MERGE")
 
 

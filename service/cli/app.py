@@ -19,6 +19,7 @@ from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
 from mnemic.service.cli.form import form
 from mnemic.service.cli.jobs import cancel, jobs, maintain, retry, worker
+from mnemic.service.cli.maintenance import maintenance, update
 from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
 from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
@@ -98,8 +99,9 @@ audits = typer.Typer(help="What was done, and whether the record of it is whole.
 
 _COMMANDS = (
     (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
-    (app, (correct, embed, reembed, refine, refinements, protect, unprotect)),
-    (app, (undo, unshare, restore, as_of, erase, purge, usage, stats, metrics, doctor, token, worker, maintain)),
+    (app, (correct, update, embed, reembed, refine, refinements, protect, unprotect)),
+    (app, (undo, unshare, restore, as_of, erase, purge, usage, stats, metrics, doctor, token)),
+    (app, (worker, maintain, maintenance)),
     (background, (retry, cancel)),
     (database, (migrate, dump)),
     (audits, (audit.log, audit.verify, audit.anchor, audit.export, audit.check)),

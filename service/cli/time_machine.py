@@ -33,20 +33,25 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would
 #: What an administrator sees of a memory.
 _BLIND = ("id", "kind", "category", "state", "tokens", "importance", "protected")
 _ALONE = "names the scope key alone"
-_WHAT = "name operations (`mnemic audit log`), a --refinement, or a --session and --since when: one of them"
+_WHAT = "name operations (`mnemic audit log`), a --refinement, a --run, or a --session and --since when: one of them"
 
 
 async def undo(
     agent: Agent,
     ops: Annotated[
         list[UUID] | None,
-        typer.Argument(metavar="OP", help="Operations, undone as one; or --refinement; or --session and --since."),
+        typer.Argument(
+            metavar="OP", help="Operations, undone as one; or --refinement, --run, or --session and --since."
+        ),
     ] = None,
     user: Concerned = None,
     session: Session = None,
     since: Annotated[str | None, typer.Option(help="All that was done in the session since; with its zone.")] = None,
     refinement: Annotated[
         UUID | None, typer.Option(help="All that one refinement did; `mnemic refinements` lists them.")
+    ] = None,
+    run: Annotated[
+        UUID | None, typer.Option(help="All that one run of maintenance changed; `mnemic maintenance` lists them.")
     ] = None,
     actor: GoverningActor = None,
     cascade: Cascade = False,
@@ -55,8 +60,8 @@ async def undo(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Undo operations, rollbacks too, or all that agents did in a session since a moment, or a refinement."""
-    ways = sum(bool(way) for way in (ops, since, refinement))
+    """Undo operations, a session since a moment, a refinement, or a run of maintenance; rollbacks too."""
+    ways = sum(bool(way) for way in (ops, since, refinement, run))
     if ways != 1 or (since and session is None) or (session is not None and not (since or user)):
         raise InvalidInputError(_WHAT)
     options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
@@ -64,6 +69,8 @@ async def undo(
     async with governing(agent, user, session, actor=actor) as (machine, whose):
         if refinement:
             roll_back = partial(machine.undo_refinement, whose, refinement)
+        elif run:
+            roll_back = partial(machine.undo_run, whose, run)
         elif session is not None and since:
             roll_back = partial(machine.undo_session, whose, session, to_moment(since))
         else:

@@ -119,6 +119,34 @@ class TimeMachine(ABC, Generic[Whose]):
         return await rollback.undo(self._acting(whose), None, options, refinement_id=to_uuid(refinement_id))
 
     @check_arguments
+    async def undo_run(
+        self,
+        whose: Whose,
+        run_id: AnyId,
+        *,
+        cascade: bool = False,
+        skip_erased: bool = False,
+        dry_run: bool = False,
+    ) -> Rollback:
+        """Undo as one operation all that a run of maintenance changed: for a person their own part.
+
+        What a run has purged does not come back.
+
+        Args:
+            whose: as in `operations`.
+            run_id: as `maintenance_runs` returns it.
+            cascade: as in `undo`.
+            skip_erased: as in `undo`.
+            dry_run: as in `undo`.
+
+        Raises:
+            UnknownOperationError: There is no such run of these memories, or it changed none.
+            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: As in `undo`.
+        """
+        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
+        return await rollback.undo(self._acting(whose), None, options, run_id=to_uuid(run_id))
+
+    @check_arguments
     async def restore(
         self, whose: Whose, scope_key: str, moment: Moment, *, skip_erased: bool = False, dry_run: bool = False
     ) -> Rollback:

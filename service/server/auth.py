@@ -38,8 +38,8 @@ CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", defa
 
 #: The caller of a server without a key: an identity that binds no run to any user.
 LOCAL: Final[dict[str, Any]] = {"identity": "local", "is_authenticated": False}
-#: Graphs that work on one scope key, which their input names.
-_OF_ONE_SCOPE: Final = ("refinement", "consolidation")
+#: Graphs that work on one scope key: the one in their input, else the agent's own.
+_OF_ONE_SCOPE: Final = ("refinement", "consolidation", "maintenance")
 
 auth = Auth()
 

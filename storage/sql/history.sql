@@ -73,11 +73,12 @@ having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.seq) desc limit %(most)s;
 
 -- operations_in --
--- What agents did to memories and relations in a session since a moment, or what a refinement did; rollbacks are nobody's
--- conversation.
+-- What agents did to memories and relations in a session since a moment, or what a refinement or a run of maintenance did;
+-- rollbacks are nobody's conversation, and a purge has no way back.
 select distinct h.op_id from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
    and (h.refinement_id = %(refinement_id)s
+        or h.run_id = %(run_id)s::text and h.session_id is null and h.reason <> 'retention'
         or h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent')
    and (h.event = 'LINK' or tells_of_memory(h));
 

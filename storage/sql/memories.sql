@@ -131,6 +131,11 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
                        f.utc_offset) as utc_offset) as e
  where f.kind = 'fact' and (f.state = 'superseded' and f.valid_until is not null or f.state = 'soft_deleted')
    and f.updated_at > p.written
+   -- a fact that was not used for long, and whose day has not passed, still holds
+   and (f.state <> 'soft_deleted' or f.valid_until <= f.updated_at
+        or (select h.event from history h
+             where h.agent_id = %(agent_id)s and h.memory_id = f.id and h.event <> 'LINK'
+             order by h.seq desc limit 1) <> 'TTL')
    and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
         or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
    and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id
@@ -170,6 +175,16 @@ returning id;
 -- find --
 -- A memory by its id, whatever its state.
 select {memory} from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
+
+-- update --
+-- What is known about a memory, not what it says; null leaves a value as it is.
+update memories
+   set pinned = coalesce(%(pinned)s::boolean, pinned), tags = coalesce(%(tags)s::text[], tags),
+       importance = coalesce(%(importance)s::smallint, importance),
+       valid_until = case when %(valid_until)s::timestamptz is null then valid_until
+                          else greatest(valid_from, %(valid_until)s::timestamptz) end
+ where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s
+returning id;
 
 -- make_private --
 -- What was said in confidence, too, is so from now on; a protected memory stays as it is.

@@ -22,6 +22,8 @@ with told as (
              from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
             where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > told.seen_seq
               and h.event = any(%(events)s)
+              -- what a memory says is the same after a change of its flags
+              and h.reason <> 'annotate'
               and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
               and (%(standing)s or m.kind not in ('core', 'consolidation', 'reflection'))
             order by h.seq limit %(most)s) as c

@@ -1,1 +1,1 @@
-"""The steps of the daily maintenance."""
+"""The daily maintenance of an agent: its steps, a module each, and the run that does them in order."""

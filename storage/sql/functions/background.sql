@@ -96,6 +96,12 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by s.next_at nulls last, a.agent_id limit p_most
 $$;
 
+-- Failed work whose pause is over.
+create function due_retries(p_now timestamptz, p_most integer) returns table (job text, agent_id text, scope_key text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select f.job, f.agent_id, f.scope_key from job_failures f where f.retry_at <= p_now order by f.retry_at limit p_most
+$$;
+
 -- Failed and waiting work of all agents, for whoever runs the service.
 create function failed_jobs(p_most integer)
 returns table (agent_id text, job text, scope_key text, reason text, failures integer, failed_at timestamptz, retry_at timestamptz)

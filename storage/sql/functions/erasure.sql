@@ -498,27 +498,43 @@ language sql security definer set search_path = mnemic, pg_temp as $$
     select count(*)::integer from gone
 $$;
 
+-- Memories that time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was their expiry.
+create function expired_since(p_agent text, p_after interval, p_beyond uuid, p_most integer) returns setof memories
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.* from memories m
+     cross join lateral (select h.reason, h.ts from history h
+                          where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+                          order by h.seq desc limit 1) as l
+     where m.agent_id = p_agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
+       and m.state = 'soft_deleted' and not m.protected and not m.pinned
+       and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
+     order by m.id limit p_most
+$$;
+
+-- How many messages of the agent are due to lose their words, and how many memories to be purged. p_after is null if none is purged.
+create function due_purges(p_after interval) returns table (messages bigint, memories bigint)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select (select count(*) from messages m
+             where m.agent_id = current_setting('mnemic.agent_id') and m.forget_at <= clock_timestamp()),
+           (select count(*) from expired_since(current_setting('mnemic.agent_id'), p_after,
+                                               '00000000-0000-0000-0000-000000000000', null))
+$$;
+
 -- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
--- their expiry.
-create function purge_expired(p_after interval, p_op uuid, p_actor text, p_beyond uuid, p_most integer) returns setof uuid
+-- their expiry. p_run: the run of maintenance that does it, if it is one.
+create function purge_expired(p_after interval, p_run uuid, p_op uuid, p_actor text, p_beyond uuid, p_most integer)
+returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     agent   text := current_setting('mnemic.agent_id');
-    expired memories[] := array(
-        select m from memories m
-         cross join lateral (select h.reason, h.ts from history h
-                              where h.agent_id = agent and h.memory_id = m.id and tells_of_memory(h)
-                              order by h.seq desc limit 1) as l
-         where m.agent_id = agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
-           and m.state = 'soft_deleted' and not m.protected and not m.pinned
-           and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
-         order by m.id limit p_most);
+    expired memories[] := array(select m from expired_since(agent, p_after, p_beyond, p_most) as m);
     ids     uuid[];
 begin
     if cardinality(expired) = 0 then
         return;
     end if;
-    perform open_operation(agent, p_op, p_actor, 'admin', 'retention', null, null, '{}');
+    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'agent' end,
+                           'retention', null, p_run::text, '{}');
     ids := array(select m.id from unnest(expired) as e join memories m on m.agent_id = agent and m.id = e.id
                   where m.version = e.version order by m.id); -- nothing happened to them meanwhile
     -- a message that another memory rests on is not the expired one's alone

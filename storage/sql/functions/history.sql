@@ -58,6 +58,7 @@ begin
             when h.reason = 'erasure' and change.later ->> 'state' = 'purged' then 'ERASE'
             when h.reason = 'merge' and change.later ->> 'state' = 'soft_deleted' then 'MERGE'
             when h.reason = 'dedup' and change.later ->> 'state' = 'soft_deleted' then 'DEDUP'
+            when h.reason = 'ttl' and change.later ->> 'state' = 'soft_deleted' then 'TTL'
             when change.earlier is null then 'ADD'
             when change.later is null then 'DELETE'
             when change.later -> 'state' = change.earlier -> 'state' then

@@ -10,11 +10,13 @@ grant select, insert, update on agents, scopes, sessions, messages, memories, to
     to mnemic_app;
 grant insert, update on refinements to mnemic_app;
 grant select, insert, delete on events to mnemic_app;
+grant select, insert, update on maintenance_runs to mnemic_app;
 grant select, insert, update, delete on job_failures, schedules, checked_pairs to mnemic_app;
 grant select, insert, update, delete on entries, leases, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
-grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages to mnemic_app, mnemic_admin;
-grant execute on function set_protection, as_of_blind, purge_expired, audit_problems, agent_ids to mnemic_admin;
+grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages, purge_expired
+    to mnemic_app, mnemic_admin;
+grant execute on function set_protection, as_of_blind, audit_problems, agent_ids to mnemic_admin;
 grant execute on function begin_operation, searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
     rests_on, is_rested_on,
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
@@ -22,4 +24,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
     all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors,
     counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures,
-    paired_scope_keys to mnemic_app;
+    paired_scope_keys,
+    due_retries, expired_memories, expire_memories, stale_threads, due_purges to mnemic_app;

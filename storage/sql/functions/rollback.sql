@@ -68,8 +68,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                        or (p_erased or o.state <> 'purged')
                       and (select h.event from history h
                             where h.agent_id = p_agent and h.memory_id = o.id
-                              and h.event in ('ADD', 'RESTORE', 'DELETE', 'MERGE', 'DEDUP')
-                            order by h.seq desc limit 1) = 'DELETE')
+                              and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
+                            order by h.seq desc limit 1) in ('DELETE', 'TTL'))
 $$;
 
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.

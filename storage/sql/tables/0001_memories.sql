@@ -34,7 +34,7 @@ create table scopes (
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
-    work       text not null check (work in ('formation', 'retry', 'consolidation', 'refinement')),
+    work       text not null check (work in ('formation', 'retry', 'consolidation', 'refinement', 'maintenance')),
     holder     uuid,
     until      timestamptz not null,
     -- runs on the same work whose answers could not be used

@@ -1,0 +1,86 @@
+"""One run of an agent's maintenance: under a lease, recorded, and undone as one by its id."""
+
+import logging
+from functools import partial
+from uuid import UUID, uuid4
+
+from mnemic.memory.background.maintenance.step import Maintenance, MaintenanceStep, StepOutcome
+from mnemic.memory.background.maintenance.steps import STEPS
+from mnemic.operations.agent_settings import agent_settings
+from mnemic.operations.run.leases import release_lease_on_error
+from mnemic.operations.run.resources import Resources
+from mnemic.state.errors import MaintenanceRunningError, MnemicError
+from mnemic.state.graphs import Lease
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.maintenance import MaintenanceRun
+from mnemic.storage import leases, maintenance, scopes
+from mnemic.storage.transaction import ScopedTransaction
+
+_LOG = logging.getLogger("mnemic")
+
+
+async def maintain(resources: Resources, identity: Identity, *, dry_run: bool | None = None) -> MaintenanceRun:
+    """Do what is due for the whole agent of an identity; a second run changes nothing.
+
+    If a step fails, the others run all the same, and the first error is raised at the end.
+
+    Args:
+        resources: database and models.
+        identity: names the agent and the actor; its user and session do not matter.
+        dry_run: count what would change, and change nothing; None: the agent's setting.
+
+    Returns:
+        The record of the run.
+
+    Raises:
+        MaintenanceRunningError: Another run of the same agent is under way.
+        MnemicError: A step failed.
+    """
+    who = Identity(agent_id=identity.agent_id, actor_id=identity.actor)
+    settings = await agent_settings(resources, who)
+    is_dry_run = settings.maintenance_dry_run if dry_run is None else dry_run
+    run = Maintenance(resources=resources, settings=settings, identity=who, run_id=uuid4(), is_dry_run=is_dry_run)
+    lease = Lease("maintenance", scope_key("agent", who.agent_id), run.run_id)
+    await resources.database.write(who, partial(_begin, run=run, lease=lease))
+    async with release_lease_on_error(resources, who, lease):
+        errors = [await _take_step(run, lease, step) for step in STEPS]
+        record = await resources.database.write(who, partial(_end, run_id=run.run_id, lease=lease))
+    for error in filter(None, errors):
+        raise error
+    return record
+
+
+async def list_runs(resources: Resources, identity: Identity, *, limit: int) -> list[MaintenanceRun]:
+    """Return the maintenance runs of the identity's agent, the newest first."""
+    async with resources.database.scoped(identity) as tx:
+        return await maintenance.list_runs(tx, limit)
+
+
+async def _begin(tx: ScopedTransaction, run: Maintenance, lease: Lease) -> None:
+    await scopes.enter_agent(tx)
+    if await leases.claim(tx, lease, run.resources.settings, forced=True) is None:
+        raise MaintenanceRunningError
+    await maintenance.begin_run(tx, run.run_id, is_dry_run=run.is_dry_run)
+
+
+async def _take_step(run: Maintenance, lease: Lease, step: MaintenanceStep) -> MnemicError | None:
+    outcome, failure = StepOutcome({}), None
+    try:
+        outcome = await step.run(run)
+    except MnemicError as error:
+        ids = {"agent_id": run.identity.agent_id, "run_id": str(run.run_id)}
+        _LOG.warning("step %s of the maintenance of agent %s failed: %s", step.name, ids["agent_id"], error, extra=ids)
+        failure = error
+    failed = [step.name] if failure else []
+
+    async def note(tx: ScopedTransaction) -> None:
+        await leases.renew(tx, lease, run.resources.settings)
+        await maintenance.note_step(tx, run.run_id, outcome.counts, outcome.spent, failed)
+
+    await run.resources.database.write(run.identity, note)
+    return failure
+
+
+async def _end(tx: ScopedTransaction, run_id: UUID, lease: Lease) -> MaintenanceRun:
+    await leases.finish(tx, lease)
+    return await maintenance.end_run(tx, run_id)

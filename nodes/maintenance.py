@@ -1,0 +1,19 @@
+"""The node of the maintenance graph."""
+
+from langgraph.runtime import Runtime
+
+from mnemic.memory.background.maintenance.run import maintain
+from mnemic.operations.run.identity import identity_of, require_own_scope
+from mnemic.operations.run.resources import Resources
+from mnemic.state.checking import validate
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.maintenance import MaintenanceInput, MaintenanceState
+
+
+async def maintain_agent(state: MaintenanceState, resources: Resources, runtime: Runtime[Identity]) -> MaintenanceState:
+    """Maintain the agent of the context; a request of an authenticated user is refused, for others share the agent."""
+    identity = identity_of(runtime)
+    require_own_scope(identity, scope_key("agent", identity.agent_id))
+    dry_run = validate(MaintenanceInput, state).get("dry_run")
+    run = await maintain(resources, identity, dry_run=dry_run)
+    return {"run_id": str(run.id), "dry_run": run.is_dry_run, "counts": run.counts, "spent": run.spent}

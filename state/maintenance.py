@@ -1,0 +1,54 @@
+"""Records of an agent's maintenance, and the channels of its graph."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from langgraph.channels import UntrackedValue
+from typing_extensions import TypedDict
+
+from mnemic.state.graphs import Spent
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceRun:
+    """One run of an agent's maintenance: what it changed and what it cost, without contents."""
+
+    id: UUID
+    actor: str
+    #: Whether it only counted what it would change.
+    is_dry_run: bool
+    started_at: datetime
+    #: None if it is under way or was broken off.
+    ended_at: datetime | None
+    #: Numbers by what was counted, such as `unused` memories.
+    counts: dict[str, int]
+    #: Names of the steps that failed; the next run does them again.
+    failed: list[str]
+    spent: list[Spent]
+
+
+class MaintenanceInput(TypedDict, total=False):
+    """How the maintenance runs."""
+
+    #: Count what it would change, and change nothing. None: the agent's setting.
+    dry_run: Annotated[bool | None, UntrackedValue]
+
+
+class MaintenanceResult(TypedDict, total=False):
+    """What a run of maintenance did."""
+
+    run_id: str
+    dry_run: bool
+    counts: dict[str, int]
+    spent: list[Spent]
+
+
+class MaintenanceState(TypedDict, total=False):
+    """The channels of the maintenance graph."""
+
+    dry_run: Annotated[bool | None, UntrackedValue]
+    run_id: str
+    counts: dict[str, int]
+    spent: list[Spent]

@@ -1,0 +1,58 @@
+-- Memories of the agent whose time is over: not used for p_rule's days, with an importance below p_rule's and of a category that
+-- is not always in context; or their day has passed (valid_until). Pinned and protected ones stay.
+create function expired_memories(p_rule jsonb, p_most integer) returns table (id uuid, is_past boolean)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.id, coalesce(m.valid_until <= clock_timestamp(), false)
+      from memories m left join memory_use u on u.agent_id = m.agent_id and u.memory_id = m.id
+     where m.agent_id = current_setting('mnemic.agent_id')
+       and m.kind in ('fact', 'episode', 'insight') and m.state = 'active'
+       and not m.pinned and not m.protected
+       and (m.valid_until <= clock_timestamp()
+            or m.importance < (p_rule ->> 'importance')::integer
+               and not p_rule -> 'always' ? m.category
+               and greatest(m.updated_at, u.last_accessed_at)
+                   < clock_timestamp() - make_interval(days => (p_rule ->> 'days')::integer))
+     order by m.id limit p_most
+$$;
+
+-- One operation: so many of these memories are soft-deleted. Source messages that no other memory rests on leave the search with
+-- them; a rollback that restores the memories brings the messages back.
+create function expire_memories(p_rule jsonb, p_run uuid, p_op uuid, p_actor text, p_most integer)
+returns table (id uuid, is_past boolean)
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+#variable_conflict use_column
+declare
+    agent   text := current_setting('mnemic.agent_id');
+    expired uuid[];
+    past    uuid[];
+begin
+    if not exists (select from expired_memories(p_rule, 1)) then
+        return;
+    end if;
+    perform open_operation(agent, p_op, p_actor, 'agent', 'ttl', null, p_run::text, '{}');
+    -- read again under the agent's head: what was changed meanwhile stays
+    select coalesce(array_agg(e.id), '{}'), coalesce(array_agg(e.id) filter (where e.is_past), '{}') into expired, past
+      from expired_memories(p_rule, p_most) as e;
+    update memories
+       set state = 'soft_deleted',
+           purge_at = clock_timestamp() + make_interval(days => (p_rule ->> 'purge_after_days')::integer)
+     where agent_id = agent and id = any(expired);
+    update entries e set living = false
+      from rests_on(agent, expired) as s
+     where e.agent_id = agent and e.item_id = s.message_id and not is_rested_on(agent, s.message_id, '{}');
+    perform close_operation(agent);
+    return query select e, e = any(past) from unnest(expired) as e;
+end $$;
+
+-- Threads of the agent that nobody has gone on with for so many days and that have more than their latest checkpoint, after one of
+-- them: ids, nothing of what was said.
+create function stale_threads(p_days integer, p_user text, p_thread text, p_most integer)
+returns table (user_id text, thread_id text)
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select t.user_id, t.thread_id from supervisor_checkpoints t
+     where t.agent_id = current_setting('mnemic.agent_id') and (t.user_id, t.thread_id) > (p_user, p_thread)
+       and t.updated_at < clock_timestamp() - make_interval(days => p_days)
+       and exists (select from checkpoints c
+                    where c.thread_id = threads_of(t.agent_id, t.user_id) || t.thread_id and c.checkpoint_ns = '' offset 1)
+     order by t.user_id, t.thread_id limit p_most
+$$;
