@@ -152,8 +152,8 @@ async def test_a_schedule_fires_once_for_each_time_and_a_missed_one_once(clean_d
         for hours in (0, 1, 2, 24, 24 * 30, 24 * 30 + 1):
             now = sunday + timedelta(hours=hours)
             await sweep(work, now)
-            schedules = await background.schedules(memory.resources.database, 10)
-            (schedule,) = [one for one in schedules if one.job == "refine"]
+            listed = await background.schedules(memory.resources.database, 10)
+            (schedule,) = [item for item in listed if item.job == "refine"]
             if schedule.last_at is not None and schedule.last_at not in fired:
                 fired.append(schedule.last_at)
 

@@ -1,6 +1,7 @@
 """The daily maintenance: what expires, what stays, and how a run is recorded and undone."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -41,8 +42,7 @@ async def service(clean_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic
 
 def sailing(text: str, **given: Any) -> NewMemory:
     """A memory that is searched and not always in context."""
-    new = memory(text, **given)
-    return NewMemory(**{**vars(new), "category": "activity"})
+    return replace(memory(text, **given), category="activity")
 
 
 async def store(service: Mnemic, *new: NewMemory, who: Identity = ANA) -> None:
