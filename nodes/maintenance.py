@@ -16,4 +16,4 @@ async def maintain_agent(state: MaintenanceState, resources: Resources, runtime:
     require_own_scope(identity, scope_key("agent", identity.agent_id))
     dry_run = validate(MaintenanceInput, state).get("dry_run")
     run = await maintain(resources, identity, dry_run=dry_run)
-    return {"run_id": str(run.id), "dry_run": run.is_dry_run, "counts": run.counts, "spent": run.spent}
+    return {"run_id": str(run.id), "is_dry_run": run.is_dry_run, "counts": run.counts, "spent": run.spent}

@@ -40,15 +40,10 @@ class MaintenanceResult(TypedDict, total=False):
     """What a run of maintenance did."""
 
     run_id: str
-    dry_run: bool
+    is_dry_run: bool
     counts: dict[str, int]
     spent: list[Spent]
 
 
-class MaintenanceState(TypedDict, total=False):
+class MaintenanceState(MaintenanceInput, MaintenanceResult, total=False):
     """The channels of the maintenance graph."""
-
-    dry_run: Annotated[bool | None, UntrackedValue]
-    run_id: str
-    counts: dict[str, int]
-    spent: list[Spent]

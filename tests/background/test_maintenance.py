@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -14,15 +14,17 @@ from langgraph.checkpoint.base import empty_checkpoint
 from mnemic import Administration, Identity, Mnemic
 from mnemic.memory.background.sweep import sweep
 from mnemic.memory.background.work import Work
+from mnemic.nodes.maintenance import maintain_agent
 from mnemic.service.worker import background_work
 from mnemic.state.background import Target
-from mnemic.state.errors import UnknownOperationError
+from mnemic.state.errors import RefusedIdentityError, UnknownOperationError
 from mnemic.state.records import NewMemory
-from mnemic.storage import background
+from mnemic.storage import background, memories
 from mnemic.storage.maintenance import ExpiryRule, expire
 from mnemic.storage.queue import open_queue
 from tests.background.test_jobs import until
-from tests.support.erasing import form, problems
+from tests.nodes.test_run_identity import run as request_of_ana
+from tests.support.erasing import forget, form, problems
 from tests.support.loopback import LoopbackModel
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory
@@ -149,9 +151,7 @@ async def test_a_memory_whose_day_has_passed_is_closed(service: Mnemic, superuse
 # -- what is gone, and comes back
 
 
-async def test_what_expired_is_nowhere_and_one_act_brings_it_back(
-    service: Mnemic, superuser: psycopg.Connection, clean_db: Clone
-) -> None:
+async def test_what_expired_is_nowhere_and_one_act_brings_it_back(service: Mnemic, clean_db: Clone) -> None:
     said = message("I keep a quokka on board.")
     hers, his = sailing("Ana keeps a quokka.", sources=[said]), sailing("Bo keeps a quokka.", key="user:bo")
     await form(service.resources.database, ANA, [said], hers)
@@ -179,6 +179,36 @@ async def test_what_expired_is_nowhere_and_one_act_brings_it_back(
     assert sorted((await everywhere(service, "quokka")).split()) == sorted(before.split())
     assert not any((await service.maintain(ANA)).counts.values())  # it counts as used now
     assert problems(clean_db) == []
+
+
+@pytest.mark.thorough
+async def test_without_its_rule_the_words_that_it_was_formed_from_are_found(
+    fresh_db: Clone, model: LoopbackModel
+) -> None:
+    async with scripted_memory(fresh_db, model) as service:
+        with fresh_db.as_superuser() as superuser:
+            mutate(superuser, "expire_memories", "set living = false", "set living = e.living")
+            with pytest.raises(AssertionError):
+                await test_what_expired_is_nowhere_and_one_act_brings_it_back(service, fresh_db)
+
+
+async def test_texts_that_rest_on_an_expired_fact_still_hold(service: Mnemic) -> None:
+    said = message("I sail on Sundays.")
+    fact, wish = sailing("Ana sails on Sundays.", sources=[said]), memory("Ana likes to sail.", kind="reflection")
+    await form(service.resources.database, ANA, [said], fact, replace(wish, source_message_ids=(said.id,)))
+    database = service.resources.database
+
+    async def outdated() -> int:
+        async with database.scoped(ANA) as tx:
+            return len(await memories.outdated(tx, ["user:ana"], ()))
+
+    rule = ExpiryRule(days=0, importance=6, always=(), purge_after_days=None)
+    run = uuid4()
+    await database.write(ANA, partial(expire, rule=rule, run_id=run))
+    assert (await outdated(), len(await contents(service))) == (0, 1)
+    await service.undo_run(ANA, run)
+    await forget(database, fact.id)
+    assert await outdated() == 1
 
 
 async def test_a_person_undoes_their_own_part_of_a_run(service: Mnemic, superuser: psycopg.Connection) -> None:
@@ -317,7 +347,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
         assert (again.failed, again.actor) == ([], "mnemic")
 
 
-async def test_the_graph_runs_it_and_refuses_a_request_of_a_user(
+async def test_the_graph_does_it_for_a_host_and_not_for_a_request_of_a_user(
     service: Mnemic, superuser: psycopg.Connection
 ) -> None:
     await store(service, sailing("Ana sails."))
@@ -328,3 +358,7 @@ async def test_the_graph_runs_it_and_refuses_a_request_of_a_user(
 
     (recorded,) = await service.maintenance_runs(who)
     assert (UUID(result["run_id"]), result["counts"]["unused"]) == (recorded.id, 1)
+
+    with pytest.raises(RefusedIdentityError):
+        await maintain_agent({}, service.resources, request_of_ana())
+    assert len(await service.maintenance_runs(who)) == 1

@@ -31,6 +31,7 @@ FIRST_NODES = {
     "consolidation": "collect",
     "recall": "read_context",
     "refinement": "open",
+    "maintenance": "maintain",
 }
 ANA = identity("ana", session="s1")
 #: An agent that nobody else talks with.
@@ -144,6 +145,9 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     assert (refined["outcome"], refined["ended"], refined["resumed"]) == ("ended", "completed", False)
     assert (refined["merged"], refined["memories_before"], refined["memories_after"]) == (2, 3, 2)
 
+    maintained = await _run(client, "maintenance", {"dry_run": True})
+    assert (maintained["is_dry_run"], maintained["counts"]["unused"]) == (True, 0)
+
     recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
     assert recalled["searched"] == "phrase"
     assert TEXT in text_of(recalled["context"])
@@ -177,15 +181,20 @@ async def test_a_turn_of_no_user_is_an_error_to_its_client(
     )
 
 
-async def test_a_cron_runs_with_the_context_it_was_made_with(client: LangGraphClient) -> None:
+@pytest.mark.parametrize(
+    ("graph", "given", "context"),
+    [
+        ("refinement", {"scope_key": "user:vi", "force": True}, {"agent_id": "cron", "user_id": "vi"}),
+        ("maintenance", {}, {"agent_id": "cron"}),
+    ],
+)
+async def test_a_cron_runs_with_the_context_it_was_made_with(
+    client: LangGraphClient, graph: str, given: dict[str, Any], context: dict[str, str]
+) -> None:
     """As `runs.create` does, on a server that has authenticated nobody."""
     before = {thread["thread_id"] for thread in await client.threads.search(limit=1000)}
     cron: Any = await client.crons.create(
-        "refinement",
-        schedule="* * * * * *",
-        input={"scope_key": "user:vi", "force": True},
-        context={"agent_id": "cron", "user_id": "vi"},
-        on_run_completed="keep",
+        graph, schedule="* * * * * *", input=given, context=context, on_run_completed="keep"
     )
     runs: list[Any] = []
     async with asyncio.timeout(60):

@@ -215,6 +215,7 @@ async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agent
         ("refinement", {"scope_key": "user:bea"}, PILOT),
         ("refinement", {"scope_key": "agent:pilot"}, PILOT),
         ("refinement", {}, PILOT),
+        ("maintenance", {}, PILOT),
     ],
 )
 async def test_a_cron_is_refused_what_its_runs_would_be_refused(ana: Any, graph: str, given: Any, context: Any) -> None:
