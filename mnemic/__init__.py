@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mnemic.state.formation import Corrected, Remembered
     from mnemic.state.governance import AuditProblem, Operation, PastMemory, Rollback
     from mnemic.state.identity import Identity
+    from mnemic.state.maintenance import MaintenanceRun
     from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
     from mnemic.state.refinement import Refinement, RefinementResult
     from mnemic.state.settings import Settings
@@ -27,6 +28,7 @@ __all__ = [
     "Found",
     "HistoryEvent",
     "Identity",
+    "MaintenanceRun",
     "Memory",
     "MemoryMiddleware",
     "MemoryState",
@@ -48,6 +50,7 @@ _HOMES = {
     "Administration": "mnemic.service.governance.administration",
     "AuditProblem": "mnemic.state.governance",
     "Corrected": "mnemic.state.formation",
+    "MaintenanceRun": "mnemic.state.maintenance",
     "Mnemic": "mnemic.service.memory",
     "MemoryMiddleware": "mnemic.service.hosts.middleware",
     "MemoryState": "mnemic.state.supervisor",
