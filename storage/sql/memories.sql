@@ -131,11 +131,6 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
                        f.utc_offset) as utc_offset) as e
  where f.kind = 'fact' and (f.state = 'superseded' and f.valid_until is not null or f.state = 'soft_deleted')
    and f.updated_at > p.written
-   -- a fact that was not used for long, and whose day has not passed, still holds
-   and (f.state <> 'soft_deleted' or f.valid_until <= f.updated_at
-        or (select h.event from history h
-             where h.agent_id = %(agent_id)s and h.memory_id = f.id and h.event <> 'LINK'
-             order by h.seq desc limit 1) <> 'TTL')
    and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
         or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
    and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id

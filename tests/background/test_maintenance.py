@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -19,12 +19,12 @@ from mnemic.service.worker import background_work
 from mnemic.state.background import Target
 from mnemic.state.errors import RefusedIdentityError, UnknownOperationError
 from mnemic.state.records import NewMemory
-from mnemic.storage import background, memories
+from mnemic.storage import background
 from mnemic.storage.maintenance import ExpiryRule, expire
 from mnemic.storage.queue import open_queue
 from tests.background.test_jobs import until
 from tests.nodes.test_run_identity import run as request_of_ana
-from tests.support.erasing import forget, form, problems
+from tests.support.erasing import form, problems
 from tests.support.loopback import LoopbackModel
 from tests.support.mutating import mutate
 from tests.support.scripted import scripted_memory
@@ -190,25 +190,6 @@ async def test_without_its_rule_the_words_that_it_was_formed_from_are_found(
             mutate(superuser, "expire_memories", "set living = false", "set living = e.living")
             with pytest.raises(AssertionError):
                 await test_what_expired_is_nowhere_and_one_act_brings_it_back(service, fresh_db)
-
-
-async def test_texts_that_rest_on_an_expired_fact_still_hold(service: Mnemic) -> None:
-    said = message("I sail on Sundays.")
-    fact, wish = sailing("Ana sails on Sundays.", sources=[said]), memory("Ana likes to sail.", kind="reflection")
-    await form(service.resources.database, ANA, [said], fact, replace(wish, source_message_ids=(said.id,)))
-    database = service.resources.database
-
-    async def outdated() -> int:
-        async with database.scoped(ANA) as tx:
-            return len(await memories.outdated(tx, ["user:ana"], ()))
-
-    rule = ExpiryRule(days=0, importance=6, always=(), purge_after_days=None)
-    run = uuid4()
-    await database.write(ANA, partial(expire, rule=rule, run_id=run))
-    assert (await outdated(), len(await contents(service))) == (0, 1)
-    await service.undo_run(ANA, run)
-    await forget(database, fact.id)
-    assert await outdated() == 1
 
 
 async def test_a_person_undoes_their_own_part_of_a_run(service: Mnemic, superuser: psycopg.Connection) -> None:

@@ -204,8 +204,9 @@ _WORDS_NEEDED = {
     "at": "0",
 }
 _WORDS_NEEDED |= {"scope_key": "user:ana", "memory_id": _ID, "memory_ids": _ID, "ops": _ID, "content": "Ana rows."}
+_WORDS_NEEDED |= {"job": "form", "job_id": "1"}
 #: An undoing names operations, or what else it goes by.
-_UNDOING = {"since": {"session": "s1"}, "session": {"since": "2026-03-02T09:14:00Z"}, "refinement": {}}
+_UNDOING = {"since": {"session": "s1"}, "session": {"since": "2026-03-02T09:14:00Z"}, "refinement": {}, "run": {}}
 #: They would do a great deal of work.
 _NOWHERE = {"directory", "dump: file"}
 
@@ -268,7 +269,7 @@ def test_a_bad_argument_is_one_message_or_an_answer(
 
 def test_every_command_has_places_for_a_bad_word() -> None:
     without = {name for name in COMMANDS if not list(_calls(name, "x"))}
-    assert without == {"doctor", "migrate"}
+    assert without == {"doctor", "migrate", "worker", "maintain"}
     assert len(list(_calls("undo", "x"))) > 10
 
 
