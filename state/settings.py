@@ -201,8 +201,6 @@ class Settings(ModelSettings):
     events_days: PositiveInt = 30
     #: Cron line of the weekly refinement, with an optional time zone; or `off`.
     refinement_schedule: Own[CronLine] = "0 4 * * sun"
-    #: Cron line of the daily maintenance, with an optional time zone; or `off`.
-    maintenance_schedule: Own[CronLine] = "0 3 * * *"
 
     # -- near duplicates
     #: `all`: pairs from the embedder's `fallback` band on. Facts of one conversation, and facts that are remembered

@@ -10,8 +10,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from benchmarks.pairs.dataset import Pair, load_answers
-from mnemic.memory.background.maintenance.pairs import merge_pairs
-from mnemic.memory.background.work import Work
 from mnemic.models.replay import LoopbackServer, Request, Response, completion
 from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import PairVerdict
@@ -19,7 +17,6 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
 from mnemic.storage import memories, scopes
-from mnemic.storage.queue import open_queue
 from mnemic.storage.transaction import ScopedTransaction
 
 _EARLIER: Final = datetime(2026, 1, 12, 9, tzinfo=UTC)
@@ -95,10 +92,9 @@ async def measure(pairs: Sequence[Pair], *, is_careless: bool = False, **setting
         memory = await stack.enter_async_context(
             Mnemic.open(**{"background": False, "pairs_per_user_and_day": 1000, **models, **settings})
         )
-        queue = await stack.enter_async_context(open_queue(memory.resources.database))
         for person, given in groupby(pairs, key=lambda pair: pair.person):
             await _store(memory, _identity(person), list(given))
-        await merge_pairs(Work(memory.resources, memory.graphs, queue), "pairs", "benchmark", dry_run=False)
+        await memory.maintain(Identity(agent_id="pairs"))
         for person, given in groupby(pairs, key=lambda pair: pair.person):
             facts = await memory.memories(_identity(person), ("fact",), with_closed=True)
             outcomes += [_outcome(pair, facts, reader) for pair in given]

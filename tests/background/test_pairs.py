@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -13,7 +13,9 @@ import pytest
 from mnemic import Identity, Mnemic
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.maintenance.pairs import merge_pairs
+from mnemic.memory.background.maintenance.step import Maintenance
 from mnemic.memory.background.work import Work
+from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.pairs import merged_text
 from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JudgePairsOutput, PairVerdict
@@ -84,8 +86,18 @@ async def pin(work: Work, one: NewMemory) -> None:
     await work.resources.database.write(ANA, act)
 
 
+def maintenance(resources: Resources, agent_id: str, *, dry_run: bool = False) -> Maintenance:
+    return Maintenance(
+        resources=resources,
+        settings=resources.settings,
+        identity=Identity(agent_id=agent_id),
+        run_id=uuid4(),
+        is_dry_run=dry_run,
+    )
+
+
 async def run(work: Work, *, dry_run: bool = False) -> dict[str, int]:
-    return await merge_pairs(work, "guide", "run-1", dry_run=dry_run)
+    return dict((await merge_pairs(maintenance(work.resources, "guide", dry_run=dry_run))).counts)
 
 
 async def found(work: Work) -> int:
@@ -174,7 +186,7 @@ async def test_related_facts_stay_and_are_linked_and_nothing_is_asked_twice(
     assert (await run(work))["linked"] == 1
     assert await related(work, new.id) == {old.id}
     assert await active(memory) == [old.content, new.content]
-    assert await run(work) == {"pairs": 0}
+    assert (await run(work))["pairs"] == 0
     assert len(model.chat_requests) == 1
 
     superuser.execute("update mnemic.checked_pairs set checked_at = checked_at - interval '15 days'")
@@ -411,6 +423,6 @@ async def test_the_job_judges_every_scope_key_of_its_agent(memory: Mnemic, work:
     await store(work, fact(OLD), fact(NEW, 5), *shared)
     model.answer(VERDICTS, verdicts(verdict(1, "SAME", MERGED)))
 
-    await JOBS["pairs"].run(work, Target("guide", "agent:guide"))
+    await JOBS["maintain"].run(work, Target("guide", "agent:guide"))
 
     assert await active(memory) == [MERGED, MERGED]

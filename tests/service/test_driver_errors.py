@@ -49,7 +49,6 @@ CALLS: dict[str, Call] = {
     "consolidate": lambda memory: memory.consolidate(ANA, "user:ana", force=True),
     "count_messages": lambda memory: memory.count_messages(ANA),
     "copy_threads": lambda memory: memory.copy_threads(_with_a_thread(), ANA),
-    "count_messages": lambda memory: memory.count_messages(ANA),
     "correct": lambda memory: memory.correct(ANA, SOME, "Ana moors at pier 5."),
     "embed_pending": lambda memory: memory.embed_pending(ANA),
     "erase": lambda memory: memory.erase(ANA, SOME),

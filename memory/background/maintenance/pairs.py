@@ -8,18 +8,22 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
 from mnemic.memory.background.owners import owner_identity
-from mnemic.memory.background.work import MAX_TARGETS, Work
+from mnemic.memory.background.work import MAX_TARGETS
 from mnemic.models.structured import run_step
+from mnemic.operations.budget import require_tokens
 from mnemic.operations.embedding import embed_to_store
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
 from mnemic.policy.formation.pairs import is_worth_asking, may_update, merged_text
+from mnemic.policy.prices import spent_on
 from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
 from mnemic.state.background import FactPair, Target
 from mnemic.state.errors import ConcurrentChangeError, ModelOutputError
+from mnemic.state.graphs import Spent
 from mnemic.state.identity import Identity
 from mnemic.state.records import CANDIDATE, Memory, NewMemory, Relation, Supersession
 from mnemic.storage import memories, pairs
@@ -30,36 +34,33 @@ _LOG = logging.getLogger("mnemic")
 _REASON: Final = "maintenance"
 
 
-async def merge_pairs(work: Work, agent_id: str, run_id: str, *, dry_run: bool) -> dict[str, int]:
+async def merge_pairs(run: Maintenance) -> StepOutcome:
     """Judge the pairs of similar facts in each scope key of an agent, and apply the verdicts.
 
-    A second run on the same day judges only pairs with changed facts.
-
-    Args:
-        work: of this process.
-        agent_id: the agent.
-        run_id: recorded with every operation of the run.
-        dry_run: count the pairs that would be judged; no model is asked and nothing is written.
+    A second run on the same day judges only pairs with changed facts. A dry run counts the pairs that would be judged.
 
     Returns:
         Counts of pairs by name: `pairs` found, and of them `judged`; `merged`, `updated`, `linked` or left `apart`;
         `refused`, if the verdict may not be applied; `changed`, if a fact was changed meanwhile.
 
     Raises:
+        BudgetSpentError: The tenant has used the tokens of the day.
         ModelError: The model cannot be used for now. What was judged before stays.
         DatabaseUnavailableError: The database cannot be reached.
     """
-    resources, counts, after = work.resources, Counter[str](), ""
-    database, settings = resources.database, resources.settings
+    resources, counts, after = run.resources, Counter[str](), ""
+    database, settings, agent_id = resources.database, resources.settings, run.identity.agent_id
+    spent: list[Spent] = []
+    if not run.is_dry_run:
+        await require_tokens(resources, agent_id)
     while keys := await pairs.scope_keys(database, agent_id, after, settings, MAX_TARGETS):
         for key in keys:
-            scope = _Scope(resources, owner_identity(Target(agent_id, key)), key, run_id)
-            counts.update(await _merge_in_scope(scope, dry_run=dry_run))
+            scope = _Scope(resources, owner_identity(Target(agent_id, key)), key, str(run.run_id), spent)
+            counts.update(await _merge_in_scope(scope, dry_run=run.is_dry_run))
         after = keys[-1]
-    if not dry_run:
-        identity = Identity(agent_id=agent_id)
-        await database.write(identity, lambda tx: pairs.prune(tx, settings.pair_rest_days))
-    return dict(counts)
+    if not run.is_dry_run:
+        await database.write(run.identity, lambda tx: pairs.prune(tx, settings.pair_rest_days))
+    return StepOutcome(counts, spent)
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class _Scope:
     identity: Identity
     key: str
     run_id: str
+    #: Takes what the models used.
+    spent: list[Spent]
 
 
 async def _merge_in_scope(scope: _Scope, *, dry_run: bool) -> Counter[str]:
@@ -105,7 +108,9 @@ async def _judge(scope: _Scope, batch: Sequence[FactPair], closed: set[UUID]) ->
     verdicts: list[PairVerdict] = []
     try:
         judging = run_step(JUDGE_PAIRS, JudgePairsInput(shown), resources.models)
-        verdicts = (await metered(resources, scope.identity, judging)).output.verdicts
+        answer, used = await metered(resources, scope.identity, judging)
+        verdicts = answer.verdicts
+        scope.spent.extend(spent_on(used, resources.settings.model_prices))
     except ModelOutputError as error:  # an answer that cannot be used is not paid for again each day
         _LOG.warning("%d pairs of facts stay as they are: %s", len(batch), error, extra={"run_id": scope.run_id})
     counts = Counter({"judged": len(batch)})
