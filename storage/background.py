@@ -47,6 +47,21 @@ async def _rows(
         return await (await cursor.execute(statement, values)).fetchall()
 
 
+async def due_targets(
+    database: Database, statement: LiteralString, now: datetime, limit: int, **values: object
+) -> list[Target]:
+    """Return the targets that a statement on due work returns.
+
+    Args:
+        database: of the service.
+        statement: with the values `now` and `most`.
+        now: by the database's clock, or a test's.
+        limit: rows at most.
+        values: further values of the statement.
+    """
+    return await _rows(database, Target, statement, {"now": now, "most": limit, **values})
+
+
 async def due_sessions(database: Database, settings: Settings, now: datetime, limit: int) -> list[Target]:
     """Return the sessions that have turned cold or have enough messages pending, the oldest first."""
     values = {

@@ -22,7 +22,9 @@ from mnemic.prompts.extraction import (
     ReflectionDraft,
     ShownFact,
 )
+from mnemic.prompts.insights import InsightsInput, InsightsOutput
 from mnemic.prompts.judge_pairs import JudgePairsInput, JudgePairsOutput, PairVerdict, ShownPair
+from mnemic.prompts.propagate import PropagateInput, PropagateOutput
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
@@ -77,6 +79,16 @@ def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOut
         if len(text.split()) <= given.word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
             fitting.insert(0, sentence)
     return WriteConsolidationOutput(text=" ".join(fitting))
+
+
+def propagate(given: PropagateInput) -> PropagateOutput:
+    """Return no number: what concerns others is not decided by a table."""
+    return PropagateOutput(numbers=[])
+
+
+def insights(given: InsightsInput) -> InsightsOutput:
+    """Return no insight: nothing is concluded."""
+    return InsightsOutput(insights=[])
 
 
 def refine(given: RefineInput) -> Turn:

@@ -37,7 +37,8 @@ with listed as (
     -- a job forms the session as this run's identity once it is cold
     update sessions
        set message_count = message_count + new.count, last_activity_at = clock_timestamp(), identity = %(identity)s,
-           is_waiting = true
+           is_waiting = true,
+           is_mixed = is_mixed or message_count > 0 and identity -> 'group_ids' is distinct from %(identity)s::jsonb -> 'group_ids'
       from (select count(*) from stored) as new
      where agent_id = %(agent_id)s and session_id = %(session_id)s and new.count > 0
 )

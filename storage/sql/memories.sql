@@ -34,7 +34,8 @@ with given as (
       left join stored beside on beside.id = r.to_id
       left join lateral ( -- one look-up each: joined, all memories of the scope keys would be read from some edges on
            select scope_key from memories m
-            where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s) and m.state = 'active'
+            where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s)
+              and m.state in ('active', 'absorbed')
             limit 1) as m on true
      where coalesce(beside.scope_key, m.scope_key) is not null and r.to_id <> s.id
     on conflict do nothing

@@ -21,10 +21,12 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
 
 
 async def run(work: Work, target: Target) -> None:
-    """Rewrite the consolidation of the scope key, if that is due."""
+    """Rewrite the consolidation of the scope key, if that is due, and wake its propagation."""
     identity, lease = owner_identity(target), Lease("consolidation", target.scope_key, uuid4())
     given = {"scope_key": target.scope_key, "force": False}
-    await run_leased(work.resources, work.graphs.consolidation, given, identity, lease)
+    result = await run_leased(work.resources, work.graphs.consolidation, given, identity, lease)
+    if result["outcome"] == "saved":
+        await work.queue.wake("propagate", [target])
 
 
 JOB = Job(name="consolidate", run=run, find_due=find_due, asks_models=True)

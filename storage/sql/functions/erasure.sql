@@ -315,6 +315,9 @@ begin
     union
     select e.agent_id, i, e.id, true, true from unnest(said) as i
     union
+    -- the same words, where they were raised to others
+    select e.agent_id, i, e.id, false, true from copies_of(e.agent_id, ids) as i
+    union
     -- what was formed with these messages and waits to lose its words, but for what somebody else said
     select e.agent_id, w.id, e.id, true, true from messages w
      where w.agent_id = e.agent_id and w.forget_at is not null and (w.user_id is null or w.user_id = owner_of(e))

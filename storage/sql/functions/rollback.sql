@@ -131,12 +131,21 @@ $$;
 -- What somebody's words brought into scopes that others read too, and is still in use there; with what it closed.
 create function shared_by(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
 language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive brought(id) as (
+        select id from memories where agent_id = current_setting('mnemic.agent_id') and actor_id = p_actor
+        union
+        -- raised on the strength of what they brought
+        select r.from_id from brought b
+          join relations r on r.agent_id = current_setting('mnemic.agent_id') and r.to_id = b.id
+         where r.relation_type = 'propagated_from'
+    )
     select h.op_id, h.scope_key,
            array(select m.id union select o.id from memories o where o.agent_id = m.agent_id and o.superseded_by = m.id)
-      from memories m join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
-     where m.agent_id = current_setting('mnemic.agent_id') and m.actor_id = p_actor
-       and (session_user = 'mnemic_admin' or h.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
-       and h.reason in ('formation', 'remember', 'remember_procedure', 'correct')
+      from brought b
+      join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
+      join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
+     where (session_user = 'mnemic_admin' or h.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
+       and h.reason in ('formation', 'remember', 'remember_procedure', 'correct', 'propagation')
        and split_part(h.scope_key, ':', 1) in ('group', 'agent')
        and (select l.event from history l
              where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK' order by l.seq desc limit 1)

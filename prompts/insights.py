@@ -1,0 +1,53 @@
+"""The step that concludes from what a user said and did how that person is best understood."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+
+from mnemic.prompts.conversation import as_data, single_line
+from mnemic.prompts.loader import Otherwise, Step, StepOutput, load_prompt
+
+MAX_INSIGHTS: Final = 3
+
+
+class InsightsInput(NamedTuple):
+    """What is new about a user."""
+
+    #: Display name.
+    user: str
+    episodes: Sequence[str]
+    facts: Sequence[str]
+    #: Earlier insights.
+    insights: Sequence[str]
+    #: A snippet of the conversation.
+    said: str
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        return {
+            "user": single_line(self.user),
+            "episodes": _listed(self.episodes),
+            "facts": _listed(self.facts),
+            "insights": _listed(self.insights),
+            "said": as_data(self.said) or "(nothing kept)",
+        }
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {single_line(text)}" for text in texts) or "(none)"
+
+
+class InsightDraft(StepOutput):
+    """One insight."""
+
+    summary: str
+    tags: Annotated[list[str], Otherwise([])]
+    importance: Annotated[int, Otherwise(2)]
+
+
+class InsightsOutput(StepOutput):
+    """At most three insights."""
+
+    insights: list[InsightDraft]
+
+
+INSIGHTS = Step[InsightsInput, InsightsOutput](load_prompt("insights"), InsightsOutput, "fast")

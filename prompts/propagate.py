@@ -1,0 +1,30 @@
+"""The step that chooses among memories that may be raised to a group or to everybody."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mnemic.prompts.conversation import single_line
+from mnemic.prompts.loader import Step, StepOutput, load_prompt
+
+
+class PropagateInput(NamedTuple):
+    """Memories that may be raised, by the rules of sharing."""
+
+    #: Display name of the group; empty: all users of the agent.
+    group: str
+    texts: Sequence[str]
+
+    def variables(self) -> dict[str, str]:
+        """The values of the prompt's slots, escaped."""
+        circle = f"the group {single_line(self.group)}" if self.group else "all users of the agent, who are strangers"
+        lines = [f"{number}. {single_line(text)}" for number, text in enumerate(self.texts, start=1)]
+        return {"circle": circle, "memories": "\n".join(lines)}
+
+
+class PropagateOutput(StepOutput):
+    """Numbers of the memories that are raised."""
+
+    numbers: list[int]
+
+
+PROPAGATE = Step[PropagateInput, PropagateOutput](load_prompt("propagate"), PropagateOutput, "slow")

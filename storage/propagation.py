@@ -1,0 +1,118 @@
+"""Memories that are raised to groups and agents: what is new, who typed it, what lies near it, and lost copies."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from mnemic.state.background import Target
+from mnemic.state.records import Memory, Message
+from mnemic.storage.background import due_targets
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction, load_statements
+
+_SQL = load_statements("propagation")
+
+
+class Position(NamedTuple):
+    """How far a scope key was looked at, as sequence numbers of the history."""
+
+    seen: int
+    #: Newest row of the agent's history.
+    newest: int
+
+
+class NearClaim(NamedTuple):
+    """A memory of another scope key that lies near one of these."""
+
+    memory_id: UUID
+    peer_id: UUID
+    peer_key: str
+    similarity: float
+
+
+async def due_propagations(database: Database, now: datetime, limit: int) -> list[Target]:
+    """Return the scope keys that were consolidated, or had new memories a day ago, since they were looked at."""
+    return await due_targets(database, "select * from due_propagations(%(now)s, %(most)s)", now, limit)
+
+
+async def due_withdrawals(database: Database, now: datetime, limit: int) -> list[Target]:
+    """Return the scope keys with copies whose source no longer holds."""
+    return await due_targets(database, "select * from due_withdrawals(%(now)s, %(most)s)", now, limit)
+
+
+async def position(tx: ScopedTransaction, key: str) -> Position:
+    """Return how far a scope key was looked at, and how far the history has come."""
+    ((seen, newest),) = await tx.tuples(_SQL["position"], {"key": key})
+    return Position(seen, newest)
+
+
+async def move(tx: ScopedTransaction, key: str, newest: int) -> None:
+    """Record that a scope key was looked at up to this row of the history."""
+    await tx.execute(_SQL["move"], {"key": key, "seq": newest})
+
+
+async def new_claims(
+    tx: ScopedTransaction, key: str, since: int, personal: Iterable[str], *, tag: str | None
+) -> list[Memory]:
+    """Return the new memories of a scope key that are neither private nor of a personal category.
+
+    Args:
+        tx: sees the scope key.
+        key: the scope key.
+        since: row of the history after which they came.
+        personal: categories that are a person's own.
+        tag: tag that they must have; None: any.
+    """
+    values = {"key": key, "since": since, "personal": sorted(personal), "tag": tag}
+    return await tx.rows(Memory, _SQL["new_claims"], values)
+
+
+async def claims(tx: ScopedTransaction, ids: Sequence[UUID], personal: Iterable[str]) -> list[Memory]:
+    """Return these memories, as far as they are still kept and may be shared."""
+    return await tx.rows(Memory, _SQL["claims"], {"ids": list(ids), "personal": sorted(personal)})
+
+
+async def typed_messages(tx: ScopedTransaction, ids: Sequence[UUID]) -> Mapping[UUID, list[Message]]:
+    """Return the visible messages of users that each of these memories rests on, also through merges."""
+    found: dict[UUID, list[Message]] = defaultdict(list)
+    for row in await tx.rows(dict, _SQL["messages"], {"ids": list(ids)}):
+        found[row.pop("memory_id")].append(Message(**row))
+    return found
+
+
+async def session_groups(tx: ScopedTransaction, sessions: Iterable[str], user_id: str) -> dict[str, str]:
+    """Return the group of each of these sessions in which every run had exactly one, and the user is a member."""
+    return dict(await tx.call("session_groups", sorted(set(sessions)), user_id))
+
+
+async def near_claims(
+    tx: ScopedTransaction, ids: Sequence[UUID], model: str, least: float, most: int
+) -> list[NearClaim]:
+    """Return memories of other groups, and candidates of other users, near these memories of the transaction's own.
+
+    Args:
+        tx: sees the memories.
+        ids: of the memories.
+        model: name of the embedding model.
+        least: cosine similarity from which on they are near.
+        most: results for each memory.
+    """
+    return [NearClaim(*row) for row in await tx.call("near_claims", list(ids), model, least, most)]
+
+
+async def speakers_of(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:
+    """Return the scope keys of the messages that memories rest on."""
+    return [key for (key,) in await tx.call("speakers_of", list(ids))]
+
+
+async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
+    """Return whether two users have neither a group nor a session in common."""
+    ((result,),) = await tx.call("are_strangers", one, other)
+    return bool(result)
+
+
+async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
+    """Return the copies in a scope key whose source no longer holds, or has become private."""
+    return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", key)]
