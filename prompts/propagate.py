@@ -12,12 +12,16 @@ class PropagateInput(NamedTuple):
 
     #: Display name of the group; empty: all users of the agent.
     group: str
-    texts: Sequence[str]
+    #: Text of each memory, and of the one that says the same elsewhere, if there is one.
+    texts: Sequence[tuple[str, str]]
 
     def variables(self) -> dict[str, str]:
         """The values of the prompt's slots, escaped."""
         circle = f"the group {single_line(self.group)}" if self.group else "all users of the agent, who are strangers"
-        lines = [f"{number}. {single_line(text)}" for number, text in enumerate(self.texts, start=1)]
+        lines = []
+        for number, (text, elsewhere) in enumerate(self.texts, start=1):
+            same = f" (elsewhere: {single_line(elsewhere)})" if elsewhere else ""
+            lines.append(f"{number}. {single_line(text)}{same}")
         return {"circle": circle, "memories": "\n".join(lines)}
 
 

@@ -23,13 +23,12 @@ class Position(NamedTuple):
     newest: int
 
 
-class NearClaim(NamedTuple):
-    """A memory of another scope key that lies near one of these."""
+class Pair(NamedTuple):
+    """A memory, and one of another scope key."""
 
     memory_id: UUID
     peer_id: UUID
     peer_key: str
-    similarity: float
 
 
 async def due_propagations(database: Database, now: datetime, limit: int) -> list[Target]:
@@ -87,19 +86,33 @@ async def session_groups(tx: ScopedTransaction, sessions: Iterable[str], user_id
     return dict(await tx.call("session_groups", sorted(set(sessions)), user_id))
 
 
-async def near_claims(
-    tx: ScopedTransaction, ids: Sequence[UUID], model: str, least: float, most: int
-) -> list[NearClaim]:
-    """Return memories of other groups, and candidates of other users, near these memories of the transaction's own.
+async def alike_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) -> list[Pair]:
+    """Return memories of other groups, and candidates of other users, with words of these memories.
 
     Args:
         tx: sees the memories.
         ids: of the memories.
-        model: name of the embedding model.
-        least: cosine similarity from which on they are near.
         most: results for each memory.
     """
-    return [NearClaim(*row) for row in await tx.call("near_claims", list(ids), model, least, most)]
+    return [Pair(*row) for row in await tx.call("alike_claims", list(ids), most)]
+
+
+async def near(tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: float) -> list[tuple[UUID, UUID]]:
+    """Return the ids of the pairs that are at least so similar, the most similar first.
+
+    Args:
+        tx: sees both memories of each pair.
+        pairs: of memories.
+        model: name of the embedding model.
+        least: cosine similarity.
+    """
+    values = {
+        "ids": [pair.memory_id for pair in pairs],
+        "peers": [pair.peer_id for pair in pairs],
+        "model": model,
+        "least": least,
+    }
+    return [(own, peer) for own, peer, _ in await tx.tuples(_SQL["near"], values)]
 
 
 async def speakers_of(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:

@@ -29,13 +29,13 @@ from mnemic.state.identity import Identity, display_name, scope_key, split_scope
 from mnemic.state.records import CANDIDATE, Memory, NewMemory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, propagation, scopes
-from mnemic.storage.propagation import NearClaim, Position
+from mnemic.storage.propagation import Position
 from mnemic.storage.transaction import ScopedTransaction
 
 #: Memories shown to the model in one call.
 _SHOWN_AT_ONCE: Final = 40
 #: Memories of others that a memory is compared with.
-_PEERS: Final = 10
+_PEERS: Final = 30
 
 
 class Raise(NamedTuple):
@@ -47,6 +47,8 @@ class Raise(NamedTuple):
     evidence: Sequence[Evidence]
     #: Memories that say it.
     sources: Sequence[UUID]
+    #: The other memory's words, for everybody.
+    elsewhere: str = ""
 
 
 async def propagate(resources: Resources, target: Target) -> None:
@@ -95,35 +97,39 @@ async def _for_everybody(
     """Return what two groups, or two users without a common group, typed independently of each other."""
     if settings.share_with_agent == "off":
         return []
-    database, personal, bands = resources.database, resources.categories.personal, resources.embedder.bands
+    database, personal = resources.database, resources.categories.personal
     # of what is a user's own only what a formation would have given to everybody
     tag = CANDIDATE if split_scope_key(key)[0] == "user" else None
     async with database.scoped(identity) as tx:
         found = await propagation.new_claims(tx, key, position.seen, personal, tag=tag)
+        if not found:
+            return []
         ids = [memory.id for memory in found]
-        near = await propagation.near_claims(tx, ids, resources.embedder.name, bands.check, _PEERS)
-        speakers = await propagation.speakers_of(tx, [*ids, *(row.peer_id for row in near)])
-    if not near:
-        return []
-    keys = sorted({row.peer_key for row in near} | set(speakers))
+        pairs = await propagation.alike_claims(tx, ids, _PEERS)
+        if not pairs:
+            return []
+        speakers = await propagation.speakers_of(tx, [*ids, *(pair.peer_id for pair in pairs)])
+    keys = sorted({pair.peer_key for pair in pairs} | set(speakers))
+    embedder = resources.embedder
     async with database.scoped(identity, also=keys) as tx:
+        near = await propagation.near(tx, pairs, embedder.name, embedder.bands.check)
         return await _confirmed(tx, found, near, personal)
 
 
 async def _confirmed(
-    tx: ScopedTransaction, found: Sequence[Memory], near: Sequence[NearClaim], personal: frozenset[str]
+    tx: ScopedTransaction, found: Sequence[Memory], near: Sequence[tuple[UUID, UUID]], personal: frozenset[str]
 ) -> list[Raise]:
     """Return the memories that have independent evidence, each once."""
     ids = [memory.id for memory in found]
-    peers = await propagation.claims(tx, [row.peer_id for row in near], personal)
+    peers = await propagation.claims(tx, [peer for _, peer in near], personal)
     messages = await propagation.typed_messages(tx, [*ids, *(memory.id for memory in peers)])
     claims = {memory.id: Claim(memory, messages.get(memory.id, ())) for memory in [*found, *peers]}
     proposed: dict[UUID, Raise] = {}
-    for row in near:
-        if row.peer_id in claims and row.memory_id not in proposed:
-            raised = await _raised(tx, claims[row.memory_id], claims[row.peer_id], personal)
+    for own, peer in near:
+        if peer in claims and own not in proposed:
+            raised = await _raised(tx, claims[own], claims[peer], personal)
             if raised:
-                proposed[row.memory_id] = raised
+                proposed[own] = raised
     return list(proposed.values())
 
 
@@ -139,7 +145,8 @@ async def _raised(tx: ScopedTransaction, own: Claim, peer: Claim, personal: froz
                     strangers.add((one, other))
         pair = independent_pair(first, second, strangers)
         if pair:
-            return Raise(memory, key, pair, (own.memory.id, peer.memory.id))
+            elsewhere = peer.memory if memory is own.memory else own.memory
+            return Raise(memory, key, pair, (own.memory.id, peer.memory.id), elsewhere.content)
     return None
 
 
@@ -154,7 +161,7 @@ async def _choose(resources: Resources, identity: Identity, proposed: Sequence[R
         group = display_name(owner) if scope == "group" else ""
         for start in range(0, len(rows), _SHOWN_AT_ONCE):
             shown = rows[start : start + _SHOWN_AT_ONCE]
-            step_input = PropagateInput(group, [raised.memory.content for raised in shown])
+            step_input = PropagateInput(group, [(raised.memory.content, raised.elsewhere) for raised in shown])
             answer, _ = await metered(resources, identity, run_step(PROPAGATE, step_input, resources.models))
             chosen += [raised for number, raised in enumerate(shown, start=1) if number in answer.numbers]
     return chosen

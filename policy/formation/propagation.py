@@ -1,13 +1,17 @@
 """Rules on memories that are raised to a group or to everybody: the sentences that people typed decide, no model."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mnemic.policy.formation.sharing import Draft, content_tokens, is_typed, may_share
 from mnemic.policy.text.details import details
 from mnemic.policy.text.questions import is_question, spoken_sentences
+from mnemic.policy.text.words import folded_words, stem
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
+
+#: Letters of a word that must be typed by both authors of what everybody is told. Shorter ones are mostly articles.
+_LONG_WORD: Final = 4
 
 
 class Claim(NamedTuple):
@@ -79,8 +83,8 @@ def independent_pair(
 def says_all(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
     """Return whether a typed sentence says all that a text says.
 
-    Each telling word of the text is in the sentence. Names, numbers and negations agree both ways. A question says
-    nothing.
+    Each telling word of the text is in the sentence; without names, each word of at least four letters. Names, numbers
+    and negations agree both ways. A question says nothing.
 
     Args:
         sentence: typed by a user.
@@ -89,6 +93,8 @@ def says_all(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
     """
     claimed = content_tokens(text) or content_tokens(text, 1)
     if not claimed or is_question(sentence):
+        return False
+    if not names and _long_words(text) - _long_words(sentence):
         return False
     said, in_text = details(sentence), details(text)
     allowed = content_tokens("\n".join([sentence, *names]), 1)
@@ -99,6 +105,11 @@ def says_all(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
         and said.negated == in_text.negated
         and content_tokens(" ".join(said.names), 1) <= known
     )
+
+
+def _long_words(text: str) -> set[str]:
+    """Return the stems of all words but the shortest: `after` and `before` tell nothing by themselves, but differ."""
+    return {stem(word) for word in folded_words(text) if len(word) >= _LONG_WORD}
 
 
 def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) -> list[Message]:

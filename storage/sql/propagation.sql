@@ -30,3 +30,12 @@ select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.con
   join messages m on m.agent_id = %(agent_id)s and m.id = r.message_id
  where m.role = 'user' and m.user_id is not null and m.content is not null
  order by i.id, m.said_at, m.id;
+
+-- near --
+-- Of these pairs of memories those whose vectors are at least so similar, the most similar first.
+select g.own_id as memory_id, g.peer_id, 1 - (o.vec <=> p.vec) as similarity
+  from unnest(%(ids)s::uuid[], %(peers)s::uuid[]) as g(own_id, peer_id)
+  join entries o on o.agent_id = %(agent_id)s and o.item_id = g.own_id and o.model = %(model)s
+  join entries p on p.agent_id = %(agent_id)s and p.item_id = g.peer_id and p.model = %(model)s
+ where 1 - (o.vec <=> p.vec) >= %(least)s
+ order by similarity desc, memory_id, peer_id;

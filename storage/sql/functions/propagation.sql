@@ -10,20 +10,25 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and (s.identity ->> 'user_id' = p_user or s.identity -> 'members' ? p_user)
 $$;
 
--- Memories of other groups, and other users' candidates for the agent scope, that lie near these memories.
-create function near_claims(p_memories uuid[], p_model text, p_least double precision, p_most integer)
-returns table (memory_id uuid, peer_id uuid, peer_key text, similarity double precision)
+-- Memories of other groups, and other users' candidates for the agent scope, that have most words in common with these memories.
+create function alike_claims(p_memories uuid[], p_most integer)
+returns table (memory_id uuid, peer_id uuid, peer_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select n.item_id, o.item_id, o.scope_key, o.similarity
-      from entries n cross join lateral (
-           select e.item_id, e.scope_key, 1 - (e.vec <=> n.vec) as similarity
+    with own as (
+        select e.item_id, e.scope_key,
+               (select string_agg(quote_literal(lexeme), ' | ')::tsquery from unnest(tsvector_to_array(e.tsv)) as lexeme) as words
+          from entries e
+         where e.agent_id = current_setting('mnemic.agent_id') and e.item_id = any(p_memories)
+           and e.scope_key = any(current_setting('mnemic.scope_keys')::text[])
+    )
+    select n.item_id, o.item_id, o.scope_key
+      from own n cross join lateral (
+           select e.item_id, e.scope_key
              from entries e join memories m on m.agent_id = e.agent_id and m.id = e.item_id
-            where e.agent_id = n.agent_id and e.model = n.model and e.kind in ('fact', 'reflection')
-              and e.scope_key <> n.scope_key and m.state in ('active', 'absorbed') and not m.private
+            where e.agent_id = current_setting('mnemic.agent_id') and e.kind in ('fact', 'reflection')
+              and e.scope_key <> n.scope_key and e.tsv @@ n.words and m.state in ('active', 'absorbed') and not m.private
               and (e.scope_key like 'group:%' or e.scope_key like 'user:%' and 'candidate' = any(m.tags))
-            order by e.vec <=> n.vec limit p_most) as o
-     where n.agent_id = current_setting('mnemic.agent_id') and n.item_id = any(p_memories) and n.model = p_model
-       and n.scope_key = any(current_setting('mnemic.scope_keys')::text[]) and o.similarity >= p_least
+            order by ts_rank(e.tsv, n.words) desc, e.item_id limit p_most) as o
 $$;
 
 -- The scope keys of the messages that memories rest on, also through merges.

@@ -26,5 +26,5 @@ grant execute on function begin_operation, searchable, embedding_due, local_time
     counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures,
     paired_scope_keys,
     due_retries, expired_memories, expire_memories, stale_threads, due_purges to mnemic_app;
-grant execute on function session_groups, near_claims, speakers_of, are_strangers, copies_to_withdraw, due_propagations,
+grant execute on function session_groups, alike_claims, speakers_of, are_strangers, copies_to_withdraw, due_propagations,
     due_withdrawals, due_insights to mnemic_app;
