@@ -194,6 +194,8 @@ def _converted(value: Any, annotation: Any) -> Any:
     """Return a value in the type of its field, if it has one meaning there; ValueError or ValidationError if not."""
     if annotation == list[int]:
         return _numbers(value if isinstance(value, list) else [value])
+    if annotation == list[str]:
+        return [_text(each) for each in (value if isinstance(value, list) else [value])]
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if annotation is str:

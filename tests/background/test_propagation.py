@@ -21,6 +21,7 @@ from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import CANDIDATE, NewMemory, Relation
 from mnemic.storage import memories
 from tests.support.loopback import LoopbackModel, Request
+from tests.support.matrix import mostly_thorough
 from tests.support.scripted import asked
 from tests.support.worlds import MORNING, identity, remember
 
@@ -52,7 +53,7 @@ async def said(memory: Mnemic, superuser: psycopg.Connection, who: Identity, *te
         "select content, id from mnemic.messages where session_id = %s and content = any(%s)",
         (who.session_id, list(texts)),
     )
-    ids = dict(found.fetchall())
+    ids: dict[str, UUID] = dict(found.fetchall())
     return [ids[text] for text in texts]
 
 
@@ -305,10 +306,11 @@ EVIDENCE = {
 }
 
 
-@pytest.mark.parametrize(("first", "second", "count"), EVIDENCE.values(), ids=EVIDENCE)
+@pytest.mark.parametrize("case", mostly_thorough(EVIDENCE, "two groups", "two strangers", "one person in two groups"))
 async def test_everybody_is_told_what_two_groups_or_two_strangers_typed_and_nothing_else(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, first: Teller, second: Teller, count: int
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: tuple[Teller, Teller, int]
 ) -> None:
+    first, second, count = case
     keys = [(await told(memory, superuser, teller)).scope_key for teller in (first, second)]
     for key in [*keys, *keys]:
         await run(memory, key)

@@ -1,0 +1,26 @@
+"""Draws insights about users with new facts or episodes, at most once in 24 hours for each."""
+
+from datetime import datetime
+
+from mnemic.memory.background.insights import draw_insights
+from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.state.background import Target
+from mnemic.state.model_settings import OFFLINE
+from mnemic.storage import insights
+
+
+async def find_due(work: Work, now: datetime) -> list[Target]:
+    """Return the users about whom insights are due; none without a model."""
+    settings = work.resources.settings
+    if settings.model_for("fast") == OFFLINE:
+        return []
+    return await insights.due_insights(work.resources.database, now, MAX_TARGETS, default=settings.insights)
+
+
+async def run(work: Work, target: Target) -> None:
+    """Draw the insights that are due about the user."""
+    await draw_insights(work.resources, target)
+
+
+#: Each look reads all users' newest facts and episodes.
+JOB = Job(name="insights", run=run, find_due=find_due, interval_minutes=15)

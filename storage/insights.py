@@ -1,0 +1,47 @@
+"""Users about whom insights are due, what is new about them, and when insights were drawn last."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from mnemic.state.background import Target
+from mnemic.storage.background import due_targets
+from mnemic.storage.database import Database
+from mnemic.storage.transaction import ScopedTransaction, load_statements
+
+_SQL = load_statements("insights")
+
+
+class KeptMessage(NamedTuple):
+    """A message of a user that still has its words."""
+
+    author: str
+    content: str
+
+
+async def due_insights(database: Database, now: datetime, limit: int, *, default: bool) -> list[Target]:
+    """Return the users with new facts or episodes about whom no insights were drawn in the last 24 hours.
+
+    Args:
+        database: of the service.
+        now: by the database's clock, or a test's.
+        limit: rows at most.
+        default: whether agents without a setting of their own have insights.
+    """
+    statement = "select * from due_insights(%(now)s, %(default)s, %(most)s)"
+    return await due_targets(database, statement, now, limit, default=default)
+
+
+async def are_insights_due(tx: ScopedTransaction, key: str) -> bool:
+    """Return whether there is something new about a user, and no insights were drawn in the last 24 hours."""
+    ((is_due,),) = await tx.tuples(_SQL["are_insights_due"], {"key": key})
+    return bool(is_due)
+
+
+async def recent_messages(tx: ScopedTransaction, key: str, most: int) -> list[KeptMessage]:
+    """Return the newest formed messages of a user that still have their words, the newest first."""
+    return [KeptMessage(*row) for row in await tx.tuples(_SQL["recent_messages"], {"key": key, "most": most})]
+
+
+async def note_insights(tx: ScopedTransaction, key: str) -> bool:
+    """Record that insights were drawn now; return False if another run did so in the last 24 hours."""
+    return bool(await tx.tuples(_SQL["note_insights"], {"key": key}))
