@@ -1,4 +1,4 @@
-"""The step that concludes from what a user said and did how that person is best understood."""
+"""The step that draws conclusions about a user from facts, episodes and messages."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
@@ -10,7 +10,7 @@ MAX_INSIGHTS: Final = 3
 
 
 class InsightsInput(NamedTuple):
-    """What is new about a user."""
+    """Facts, episodes and messages of a user."""
 
     #: Display name.
     user: str

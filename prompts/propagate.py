@@ -1,4 +1,4 @@
-"""The step that chooses among memories that may be raised to a group or to everybody."""
+"""The step that chooses among memories that may be raised to a group or to all users."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class PropagateInput(NamedTuple):
 
     #: Display name of the group; empty: all users of the agent.
     group: str
-    #: Text of each memory, and of the one that says the same elsewhere, if there is one.
+    #: Text of each memory, and of the memory elsewhere that confirms it, or nothing.
     texts: Sequence[tuple[str, str]]
 
     def variables(self) -> dict[str, str]:

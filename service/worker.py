@@ -40,5 +40,5 @@ async def finish_due_work(resources: Resources, graphs: JobGraphs) -> None:
     """
     async with open_queue(resources.database) as queue:
         work = Work(resources, graphs, queue)
-        await sweep(work)
+        await sweep(work, complete=True)
         await queue.drain(JOBS, partial(run_job, work), at_once=resources.settings.jobs_at_once)

@@ -201,8 +201,8 @@ class Settings(ModelSettings):
     events_days: PositiveInt = 30
     #: Cron line of the weekly refinement, with an optional time zone; or `off`.
     refinement_schedule: Own[CronLine] = "0 4 * * sun"
-    #: Whether what members typed in a group's session is raised to the group, and what two groups or two strangers
-    #: typed to everybody, after a consolidation.
+    #: Whether a member's memories are raised to the group in whose session the member typed them, and memories of two
+    #: groups or two strangers to all users.
     propagation: Own[bool] = True
     #: Whether the fast model draws insights about active users, in one call per user and day. On by default: they stay
     #: with their user, who can read and erase them, and they count half in a search.

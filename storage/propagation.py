@@ -1,4 +1,4 @@
-"""Memories that are raised to groups and agents: what is new, who typed it, what lies near it, and lost copies."""
+"""Memories that are raised to groups and to all users: new ones, their messages, similar ones, lost copies."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Draws insights about a user from what is new: at most three, at most once in 24 hours."""
+"""Draws insights about a user from new memories: at most three, at most once in 24 hours."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ async def draw_insights(resources: Resources, target: Target) -> None:
 
 
 async def _read(resources: Resources, identity: Identity, key: str) -> InsightsInput | None:
-    """Return what is new about the user; None if no insights are due."""
+    """Return the input about the user; None if no insights are due."""
     if resources.settings.model_for("fast") == OFFLINE:
         return None
     async with resources.database.scoped(identity, only=key) as tx:

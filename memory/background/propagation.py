@@ -1,4 +1,4 @@
-"""Raises memories: a user's to a group, and a group's or a user's candidate to everybody.
+"""Raises memories: those of a user to a group, and those of a group, or candidates of a user, to all users.
 
 Code finds what may be raised, by the sentences that people typed. A model only chooses among it.
 """
@@ -45,9 +45,9 @@ class Raise(NamedTuple):
     #: Scope key to which it is raised.
     scope_key: str
     evidence: Sequence[Evidence]
-    #: Memories that say it.
+    #: Memories with that content.
     sources: Sequence[UUID]
-    #: The other memory's words, for everybody.
+    #: Content of the other memory; empty for a group.
     elsewhere: str = ""
 
 
@@ -64,7 +64,7 @@ async def propagate(resources: Resources, target: Target) -> None:
     proposed: list[Raise] = []
     if settings.propagation:
         proposed = await _for_groups(resources, identity, settings, position)
-        proposed += await _for_everybody(resources, identity, settings, key, position)
+        proposed += await _for_all_users(resources, identity, settings, key, position)
     chosen = await _choose(resources, identity, proposed)
     await _save(resources, identity, key, position, chosen)
 
@@ -91,7 +91,7 @@ async def _for_groups(resources: Resources, identity: Identity, settings: Settin
     return proposed
 
 
-async def _for_everybody(
+async def _for_all_users(
     resources: Resources, identity: Identity, settings: Settings, key: str, position: Position
 ) -> list[Raise]:
     """Return what two groups, or two users without a common group, typed independently of each other."""

@@ -10,19 +10,20 @@ from mnemic.storage import background
 from mnemic.storage.background import DueSchedule
 
 
-async def sweep(work: Work, now: datetime | None = None) -> None:
+async def sweep(work: Work, now: datetime | None = None, *, complete: bool = False) -> None:
     """Queue every job for the targets that are due.
 
     Args:
         work: of this process.
         now: the moment for which due work is found; None: the present.
+        complete: every job is looked at, also one that is not looked at every minute.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached; the next sweep finds the same work.
     """
     moment = now or datetime.now(UTC)
     for job in JOBS.values():
-        if moment.minute % job.interval_minutes == 0:
+        if complete or moment.minute % job.interval_minutes == 0:
             await work.queue.wake(job.name, await job.find_due(work, moment))
         if job.schedule is not None:
             await _fire(work, job, job.schedule, moment)

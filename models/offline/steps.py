@@ -82,7 +82,7 @@ def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOut
 
 
 def propagate(given: PropagateInput) -> PropagateOutput:
-    """Return no number: what concerns others is not decided by a table."""
+    """Return no number: a table cannot decide which memories concern others."""
     return PropagateOutput(numbers=[])
 
 

@@ -1,4 +1,4 @@
-"""Rules on memories that are raised to a group or to everybody: the sentences that people typed decide, no model."""
+"""Rules on memories that are raised to a group or to all users: typed sentences decide, and no model."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from mnemic.policy.text.words import folded_words, stem
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
 
-#: Letters of a word that must be typed by both authors of what everybody is told. Shorter ones are mostly articles.
+#: Letters of a word that both authors must have typed of a memory for all users. Shorter ones are mostly articles.
 _LONG_WORD: Final = 4
 
 
@@ -22,7 +22,7 @@ class Claim(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A message in which its author typed a sentence that says all that a text says."""
+    """A message with a typed sentence that covers a whole text."""
 
     message: Message
     #: Of the memory that rests on the message.
@@ -80,11 +80,11 @@ def independent_pair(
     return None
 
 
-def says_all(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
-    """Return whether a typed sentence says all that a text says.
+def covers(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
+    """Return whether a typed sentence covers a text.
 
     Each telling word of the text is in the sentence; without names, each word of at least four letters. Names, numbers
-    and negations agree both ways. A question says nothing.
+    and negations agree both ways. A question covers nothing.
 
     Args:
         sentence: typed by a user.
@@ -108,22 +108,22 @@ def says_all(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
 
 
 def _long_words(text: str) -> set[str]:
-    """Return the stems of all words but the shortest: `after` and `before` tell nothing by themselves, but differ."""
+    """Return the stems of all words but the shortest: `after` is a function word, and differs from `before`."""
     return {stem(word) for word in folded_words(text) if len(word) >= _LONG_WORD}
 
 
 def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) -> list[Message]:
-    """Return the messages with a sentence that says all of a text.
+    """Return the messages with a sentence that covers a text.
 
     Args:
         text: of a memory.
         typed: messages of users.
-        names: words that count as typed with the author's name; None: neither do, for the text would be everybody's.
+        names: words that count as typed, with the author's name; None for the agent scope: neither counts.
     """
     found = []
     for message in typed:
         allowed = () if names is None else (message.author, *names)
-        if any(says_all(sentence, text, allowed) for sentence in spoken_sentences(message.content)):
+        if any(covers(sentence, text, allowed) for sentence in spoken_sentences(message.content)):
             found.append(message)
     return found
 

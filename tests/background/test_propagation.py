@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,21 +12,27 @@ import pytest
 
 from mnemic import Administration, Identity, Mnemic
 from mnemic.memory.background import propagation as raising
+from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.propagation import propagate, withdraw
+from mnemic.memory.background.work import Work
 from mnemic.operations.embedding import embed_to_store
 from mnemic.policy.formation.propagation import Claim, Evidence
 from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.propagate import PropagateOutput
+from mnemic.service.worker import finish_due_work
 from mnemic.state.background import Target
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import CANDIDATE, NewMemory, Relation
 from mnemic.storage import memories
+from mnemic.storage.propagation import due_propagations, due_withdrawals
+from mnemic.storage.queue import open_queue
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.matrix import mostly_thorough
-from tests.support.scripted import asked
+from tests.support.scripted import CONSOLIDATION, asked, consolidation
 from tests.support.worlds import MORNING, identity, remember
 
 RAISED = PropagateOutput.__name__
+USER = Target("harbor", "user:ana")
 ANA = identity("ana", session="s1", groups=["crew"])
 BO = identity("bo", session="s2", groups=["crew"])
 PLAN = "The crew sails on Friday at seven from the north quay."
@@ -377,16 +384,14 @@ async def test_who_takes_their_word_back_takes_it_from_everybody(
     assert len(shared(superuser, "group")) == 1
 
 
-@pytest.mark.parametrize("how", ["forget", "private", "erase", "undo"])
+@pytest.mark.parametrize("how", ["private", "erase", "undo"])
 async def test_a_copy_goes_with_its_source(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, how: str
 ) -> None:
     source = await kept(memory, superuser, ANA, PLAN)
     await run(memory, "user:ana")
     assert shared(superuser, "group") == [PLAN]
-    if how == "forget":
-        await memory.forget(ANA, source.id)
-    elif how == "private":
+    if how == "private":
         superuser.execute("set session_replication_role = replica")
         superuser.execute("update mnemic.memories set private = true where id = %s", (source.id,))
         superuser.execute("set session_replication_role = origin")
@@ -409,3 +414,34 @@ async def test_a_propagation_is_one_operation_that_can_be_undone_and_is_not_done
     await administration.undo("harbor", done.op_id)
     await run(memory, "user:ana")
     assert shared(superuser, "group") == []
+
+
+async def test_a_consolidation_makes_propagation_due_and_one_by_a_job_wakes_it(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    database = memory.resources.database
+    await kept(memory, superuser, ANA, PLAN)
+    await store(memory, ANA, new_memory("reflection", "style", "user:ana", "Ana wants short answers.", MORNING))
+    assert await due_propagations(database, datetime.now(UTC), 10) == []
+    assert await due_propagations(database, datetime.now(UTC) + timedelta(days=2), 10) == [USER]
+
+    model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
+    async with open_queue(database) as queue:
+        superuser.execute("insert into mnemic.scopes (agent_id, scope_key, threshold) values ('harbor', 'user:ana', 1)")
+        await JOBS["consolidate"].run(Work(memory.resources, memory.graphs, queue), USER)
+        assert [(job.job, job.scope_key) for job in await queue.jobs()] == [("propagate", "user:ana")]
+    assert await due_propagations(database, datetime.now(UTC), 10) == [USER]
+    await finish_due_work(memory.resources, memory.graphs)
+    assert shared(superuser, "group") == [PLAN]
+    assert await due_propagations(database, datetime.now(UTC), 10) == []
+
+
+async def test_a_worker_takes_a_copy_back_once_its_source_is_forgotten(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    source = await kept(memory, superuser, ANA, PLAN)
+    await run(memory, "user:ana")
+    await memory.forget(ANA, source.id)
+    await finish_due_work(memory.resources, memory.graphs)
+    assert shared(superuser, "group") == []
+    assert await due_withdrawals(memory.resources.database, datetime.now(UTC), 10) == []

@@ -1,4 +1,4 @@
-"""Raises memories to groups and to everybody, after a consolidation of the scope key that has them."""
+"""Raises memories to groups and to all users, after a consolidation of the scope key that has them."""
 
 from datetime import datetime
 
