@@ -1,4 +1,4 @@
-"""Users about whom insights are due, what is new about them, and when insights were drawn last."""
+"""Users about whom insights are due, their recent messages, and the time of their last insights."""
 
 from datetime import datetime
 from typing import NamedTuple

@@ -98,7 +98,7 @@ async def _for_all_users(
     if settings.share_with_agent == "off":
         return []
     database, personal = resources.database, resources.categories.personal
-    # of what is a user's own only what a formation would have given to everybody
+    # of a user only memories that formation proposed for the agent scope
     tag = CANDIDATE if split_scope_key(key)[0] == "user" else None
     async with database.scoped(identity) as tx:
         found = await propagation.new_claims(tx, key, position.seen, personal, tag=tag)

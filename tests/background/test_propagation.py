@@ -324,6 +324,18 @@ async def test_everybody_is_told_what_two_groups_or_two_strangers_typed_and_noth
     assert shared(superuser, "agent") == [RULE] * count
 
 
+@pytest.mark.thorough
+async def test_without_the_rule_one_person_in_two_groups_would_be_evidence(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, _ = EVIDENCE["one person in two groups"]
+    monkeypatch.setattr(raising, "independent_pair", lambda own, others, _: own and others and (own[0], others[0]))
+    for teller in (first, second):
+        await told(memory, superuser, teller)
+    await run(memory, "group:board")
+    assert shared(superuser, "agent") == [RULE]
+
+
 async def test_agent_scope_is_shut_by_its_setting(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

@@ -93,7 +93,10 @@ create function lost_copies(p_agent text, p_key text) returns table (agent_id te
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct m.agent_id, m.scope_key, m.id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
+      join memories s on s.agent_id = r.agent_id and s.id = r.to_id
      where r.relation_type = 'propagated_from' and m.state in ('active', 'absorbed') and not m.protected
+       -- most sources are as they were: only the others are followed through their merges
+       and (s.private or s.state not in ('active', 'absorbed'))
        and (p_agent is null or r.agent_id = p_agent) and (p_key is null or m.scope_key = p_key)
        and not still_holds(r.agent_id, r.to_id)
 $$;
