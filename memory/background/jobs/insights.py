@@ -23,4 +23,4 @@ async def run(work: Work, target: Target) -> None:
 
 
 #: Each look reads all users' newest facts and episodes.
-JOB = Job(name="insights", run=run, find_due=find_due, interval_minutes=15)
+JOB = Job(name="insights", run=run, find_due=find_due, interval_minutes=15, asks_models=True)

@@ -21,4 +21,4 @@ async def run(work: Work, target: Target) -> None:
 
 
 #: Each look reads all scope keys with memories. A consolidation by a job wakes the job by itself.
-JOB = Job(name="propagate", run=run, find_due=find_due, interval_minutes=15)
+JOB = Job(name="propagate", run=run, find_due=find_due, interval_minutes=15, asks_models=True)
