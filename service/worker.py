@@ -1,35 +1,48 @@
 """Background work of a process: inside `Mnemic.open` and LangGraph Server, or as `mnemic worker`."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.runner import run_job
 from mnemic.memory.background.sweep import sweep
 from mnemic.memory.background.work import JobGraphs, Work
+from mnemic.operations.run.background import frames_of
 from mnemic.operations.run.resources import Resources
-from mnemic.storage.queue import open_queue
+from mnemic.storage.queue import PACE, Pace, open_queue
+
+_LOG = logging.getLogger("mnemic")
+#: Beyond the wait for running jobs and for a connection: a frozen database does not keep a process from its end.
+_LEAVE_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def background_work(resources: Resources, graphs: JobGraphs) -> AsyncIterator[Work]:
-    """Do background work until the block ends; then finish the jobs that run.
+async def background_work(resources: Resources, graphs: JobGraphs, pace: Pace = PACE) -> AsyncIterator[Work]:
+    """Do background work until the block ends; then finish the jobs that run, or give back those that take too long.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached.
     """
-    async with open_queue(resources.database) as queue:
+    settings = resources.settings
+    async with open_queue(resources.database, pace) as queue:
         work = Work(resources, graphs, queue)
         run, find = partial(run_job, work), partial(sweep, work)
-        doing = asyncio.create_task(queue.work(JOBS, run, find, at_once=resources.settings.jobs_at_once))
+        doing = asyncio.create_task(queue.work(JOBS, run, find, at_once=settings.jobs_at_once))
+        doing.add_done_callback(_log_end)
         try:
             yield work
         finally:
             doing.cancel()
-            with suppress(asyncio.CancelledError):
-                await doing
+            await asyncio.wait([doing], timeout=pace.stop + settings.pool_timeout_seconds + _LEAVE_SECONDS)
+
+
+def _log_end(doing: asyncio.Task[None]) -> None:
+    error = None if doing.cancelled() else doing.exception()
+    if error is not None:
+        _LOG.error("background work has ended with %s", frames_of(error))
 
 
 async def finish_due_work(resources: Resources, graphs: JobGraphs) -> None:

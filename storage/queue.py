@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,23 +16,39 @@ from psycopg import Error
 
 from mnemic.state.background import QueuedJob, Target
 from mnemic.state.errors import DatabaseUnavailableError, InvalidInputError, MnemicError
-from mnemic.storage.connection import configure, connection_options
+from mnemic.storage.connection import configure, connection_options, is_pooled
 from mnemic.storage.database import Database
 from mnemic.storage.failures import typed_error
+from mnemic.storage.transaction import load_statements
 
 if TYPE_CHECKING:
     from procrastinate import App
     from procrastinate.jobs import Job
 
+    from mnemic.storage.job_manager import TolerantJobManager
+
 _LOG = logging.getLogger("mnemic")
 _SWEEP: Final = "sweep"
-#: Seconds between two looks for jobs that a notification did not announce.
-POLL_SECONDS: Final = 15.0
-HEARTBEAT_SECONDS: Final = 15.0
-#: Seconds without a heartbeat after which the jobs of a worker are given to others.
-STALLED_SECONDS: Final = 45.0
-#: Seconds before a worker that lost the database connects again.
-RECONNECT_SECONDS: Final = 2.0
+_SQL = load_statements("queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often a worker looks, and how long it waits, in seconds."""
+
+    #: Between two looks for jobs that a notification did not announce.
+    poll: float = 15.0
+    heartbeat: float = 15.0
+    #: Without a heartbeat, after which the jobs of a worker are given to others: two may be late.
+    stalled: float = 45.0
+    #: Before a worker that lost the database connects again.
+    reconnect: float = 2.0
+    #: For jobs that run, when a worker stops; then their work is given back. Kubernetes kills after 30.
+    stop: float = 20.0
+
+
+#: That of every process.
+PACE: Final = Pace()
 
 #: Does one job on one target.
 Run = Callable[[str, Target], Awaitable[None]]
@@ -40,28 +57,28 @@ Run = Callable[[str, Target], Awaitable[None]]
 class JobQueue:
     """The queue of one database, open between `open_queue` and its end."""
 
-    def __init__(self, app: "App", *, listens: bool) -> None:
+    def __init__(self, app: "App", manager: "TolerantJobManager", database: Database, pace: Pace) -> None:
         self._app = app
-        self._listens = listens
+        self._manager = manager
+        self._database = database
+        self._pace = pace
 
     async def wake(self, job: str, targets: Iterable[Target]) -> int:
-        """Queue a job for each target that has none waiting; return how many were queued.
+        """Queue a job for each target that has none waiting, in this order; return how many were queued.
 
         Raises:
             DatabaseUnavailableError: The database cannot be reached.
         """
-        from procrastinate.exceptions import AlreadyEnqueued
-
-        queued = 0
-        for target in targets:
-            key = f"{target.agent_id} {target.scope_key}"
-            configured = self._app.configure_task(
-                job, lock=key, queueing_lock=f"{job} {key}", task_kwargs=target._asdict(), allow_unknown=True
-            )
-            with suppress(AlreadyEnqueued), _typed():
-                await configured.defer_async()
-                queued += 1
-        return queued
+        listed = list(targets)
+        if not listed:
+            return 0
+        values = {
+            "job": job,
+            "agents": [target.agent_id for target in listed],
+            "scope_keys": [target.scope_key for target in listed],
+        }
+        with _typed():
+            return len(await self._app.connector.execute_query_all_async(query=_SQL["wake"], **values))
 
     async def jobs(self) -> list[QueuedJob]:
         """Return the jobs that run, then those that wait, in the order in which they are taken.
@@ -72,7 +89,7 @@ class JobQueue:
         found: list[QueuedJob] = []
         with _typed():
             for status in ("doing", "todo"):
-                listed = await self._app.job_manager.list_jobs_async(status=status)
+                listed = await self._manager.list_jobs_async(status=status)
                 found += [_queued(job) for job in listed if job.task_name != _SWEEP]
         return found
 
@@ -84,12 +101,12 @@ class JobQueue:
             DatabaseUnavailableError: The database cannot be reached.
         """
         with _typed():
-            found = await self._app.job_manager.cancel_job_by_id_async(job_id, abort=True, delete_job=True)
+            found = await self._manager.cancel_job_by_id_async(job_id, abort=True, delete_job=True)
         if not found:
             raise InvalidInputError(f"no job {job_id} waits or runs: `mnemic jobs` lists them")
 
     async def work(self, jobs: Iterable[str], run: Run, sweep: Callable[[], Awaitable[None]], *, at_once: int) -> None:
-        """Do jobs until the task is cancelled; then finish those that run.
+        """Do jobs until the task is cancelled; then finish those that run, or give back those that take too long.
 
         Args:
             jobs: names of all jobs.
@@ -98,24 +115,35 @@ class JobQueue:
             at_once: jobs side by side.
         """
         self._register(jobs, run, sweep)
+        task = asyncio.current_task()
+        assert task
         while True:
-            with suppress(MnemicError), _typed():
-                await self._give_back_stalled()
-                await self._work_until_lost(at_once)
-            # the worker ends by itself if it loses the database
-            await asyncio.sleep(RECONNECT_SECONDS)
+            try:
+                with _typed():
+                    await self._manager.give_back_lost(self._pace.stalled)
+                    await self._work_until_lost(at_once)
+            except MnemicError as error:
+                _LOG.warning("Background work pauses for %.0f seconds: %s", self._pace.reconnect, error)
+            if task.cancelling():  # the library raises the database's error in the place of the cancellation
+                return
+            await asyncio.sleep(self._pace.reconnect)
 
     async def drain(self, jobs: Iterable[str], run: Run, *, at_once: int) -> None:
-        """Do the jobs that wait, and those that they queue, until none is left."""
+        """Do the jobs that wait, and those that they queue, until none is left but those that wait for other workers.
+
+        Raises:
+            DatabaseUnavailableError: The database cannot be reached.
+        """
         self._register(jobs, run, None)
+        before: list[int] | None = None
         with _typed():
-            await self._app.run_worker_async(
-                wait=False,
-                concurrency=at_once,
-                delete_jobs="always",
-                listen_notify=False,
-                install_signal_handlers=False,
-            )
+            await self._manager.give_back_lost(self._pace.stalled)
+            # a round ends while a job waits for the lock of one that runs
+            while (waiting := [job.id for job in await self.jobs()]) and waiting != before:
+                await self._app.run_worker_async(
+                    wait=False, concurrency=at_once, listen_notify=False, install_signal_handlers=False
+                )
+                before = waiting
 
     def _register(self, jobs: Iterable[str], run: Run, sweep: Callable[[], Awaitable[None]] | None) -> None:
         for name in jobs:
@@ -124,49 +152,57 @@ class JobQueue:
         if sweep and _SWEEP not in self._app.tasks:
 
             async def swept(timestamp: int) -> None:
-                await sweep()
+                try:
+                    await sweep()
+                except MnemicError as error:
+                    _LOG.warning("Due work could not be found; the next sweep looks again: %s", error)
 
             task = self._app.task(name=_SWEEP, lock=_SWEEP, queueing_lock=_SWEEP)(swept)
             self._app.periodic(cron="* * * * *")(task)
 
     async def _work_until_lost(self, at_once: int) -> None:
+        listens = await self._can_listen()
         rescue = asyncio.create_task(self._rescue())
         try:
             await self._app.run_worker_async(
                 concurrency=at_once,
-                delete_jobs="always",
-                fetch_job_polling_interval=POLL_SECONDS,
-                abort_job_polling_interval=POLL_SECONDS,
-                update_heartbeat_interval=HEARTBEAT_SECONDS,
-                stalled_worker_timeout=STALLED_SECONDS,
-                listen_notify=self._listens,
+                fetch_job_polling_interval=self._pace.poll,
+                abort_job_polling_interval=self._pace.poll,
+                update_heartbeat_interval=self._pace.heartbeat,
+                stalled_worker_timeout=self._pace.stalled,
+                shutdown_graceful_timeout=self._pace.stop,
+                listen_notify=listens,
                 install_signal_handlers=False,
             )
         finally:
             rescue.cancel()
 
+    async def _can_listen(self) -> bool:
+        """Return whether notifications arrive: not behind a pooler that lends connections for a transaction."""
+        pooler = self._database.settings.pooler
+        if pooler != "auto":
+            return pooler == "none"
+        async with self._database.catalog() as connection:
+            return not await is_pooled(connection)
+
     async def _rescue(self) -> None:
         """Give the jobs of dead workers to others, again and again."""
         while True:
-            await asyncio.sleep(STALLED_SECONDS)
+            await asyncio.sleep(self._pace.stalled)
             with suppress(MnemicError), _typed():
-                await self._give_back_stalled()
-
-    async def _give_back_stalled(self) -> None:
-        manager = self._app.job_manager
-        await manager.prune_stalled_workers(STALLED_SECONDS)
-        for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_SECONDS):
-            await manager.retry_job(job)
+                await self._manager.give_back_lost(self._pace.stalled)
 
 
 @asynccontextmanager
-async def open_queue(database: Database) -> AsyncIterator[JobQueue]:
+async def open_queue(database: Database, pace: Pace = PACE) -> AsyncIterator[JobQueue]:
     """Open the queue of a database, with two connections at most beside one that listens.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached.
     """
     from procrastinate import App, PsycopgConnector
+
+    from mnemic.storage.job_manager import TolerantJobManager
 
     settings = database.settings
     connector = PsycopgConnector(
@@ -175,15 +211,16 @@ async def open_queue(database: Database) -> AsyncIterator[JobQueue]:
         min_size=0,
         max_size=2,
         timeout=settings.pool_timeout_seconds,
+        reconnect_timeout=settings.pool_timeout_seconds,
         configure=partial(configure, settings.pooler),
         name="mnemic-jobs",
     )
     app = App(connector=connector)
+    app.job_manager = manager = TolerantJobManager(connector)
     with _typed():
         await app.open_async()
     try:
-        # behind a pooler that lends connections for a transaction no notification arrives
-        yield JobQueue(app, listens=settings.pooler != "transaction")
+        yield JobQueue(app, manager, database, pace)
     finally:
         await app.close_async()
 
