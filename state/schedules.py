@@ -19,18 +19,27 @@ def split_cron(line: str) -> tuple[str, str] | None:
 
 
 def _checked(line: str) -> str:
-    from croniter import croniter  # 20 ms, for schedules alone
-
     parts = line.split()
     if line == OFF:
         return line
-    if len(parts) not in (_CRON_FIELDS, _CRON_FIELDS + 1) or not croniter.is_valid(" ".join(parts[:_CRON_FIELDS])):
+    if len(parts) not in (_CRON_FIELDS, _CRON_FIELDS + 1) or not _fires(" ".join(parts[:_CRON_FIELDS])):
         raise ValueError("is a cron line with an optional time zone, such as `0 4 * * sun Europe/Lisbon`, or `off`")
     try:
         ZoneInfo(parts[_CRON_FIELDS] if len(parts) > _CRON_FIELDS else "UTC")
     except (ValueError, OSError, KeyError):
         raise ValueError(f"{parts[_CRON_FIELDS]} is no time zone; write one such as Europe/Lisbon") from None
     return " ".join(parts)
+
+
+def _fires(cron: str) -> bool:
+    """Return whether the fields are valid and name a day that exists: not 30 February."""
+    from croniter import CroniterError, croniter  # 20 ms, for schedules alone
+
+    try:
+        croniter(cron).get_next()
+    except CroniterError:
+        return False
+    return True
 
 
 CronLine = Annotated[str, AfterValidator(_checked)]

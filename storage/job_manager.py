@@ -38,6 +38,10 @@ class TolerantJobManager(JobManager):
                 await self.connector.execute_query_async(query=_SQL[statement], ids=ended)
                 ids.difference_update(ended)
 
+    async def update_heartbeat(self, worker_id: int) -> None:
+        """Record that a worker lives."""
+        await self.connector.execute_query_async(query=_SQL["heartbeat"], worker_id=worker_id)
+
     async def give_back_lost(self, seconds: float) -> None:
         """Queue the jobs of workers that have had no heartbeat for so many seconds."""
         await self.end_jobs()

@@ -152,10 +152,7 @@ class JobQueue:
         if sweep and _SWEEP not in self._app.tasks:
 
             async def swept(timestamp: int) -> None:
-                try:
-                    await sweep()
-                except MnemicError as error:
-                    _LOG.warning("Due work could not be found; the next sweep looks again: %s", error)
+                await sweep()
 
             task = self._app.task(name=_SWEEP, lock=_SWEEP, queueing_lock=_SWEEP)(swept)
             self._app.periodic(cron="* * * * *")(task)

@@ -1,36 +1,52 @@
 """The sweep: finds due work that no wake-up announced, and fires schedules. One process does it each minute."""
 
+import logging
 from datetime import UTC, datetime
 
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.schedules import next_fire, stagger
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
+from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.storage import background
 from mnemic.storage.background import DueSchedule
 
+_LOG = logging.getLogger("mnemic")
+
 
 async def sweep(work: Work, now: datetime | None = None, *, complete: bool = False) -> None:
-    """Queue every job for the targets that are due.
+    """Queue every job for the targets that are due. A job whose targets cannot be found is left to the next sweep.
 
     Args:
         work: of this process.
         now: the moment for which due work is found; None: the present.
         complete: every job is looked at, also one that is not looked at every minute.
-
-    Raises:
-        DatabaseUnavailableError: The database cannot be reached; the next sweep finds the same work.
     """
     moment = now or datetime.now(UTC)
     for job in JOBS.values():
-        if complete or moment.minute % job.interval_minutes == 0:
-            await work.queue.wake(job.name, await job.find_due(work, moment))
-        if job.schedule is not None:
-            await _fire(work, job, job.schedule, moment)
-    for name, target in await background.due_retries(work.resources.database, moment, MAX_TARGETS):
+        try:
+            await _sweep_job(work, job, moment, complete=complete)
+        except MnemicError as error:
+            _LOG.warning("Due work of job %s could not be found; the next sweep looks again: %s", job.name, error)
+    try:
+        await _wake_retries(work, moment)
+    except MnemicError as error:
+        _LOG.warning("Failed work could not be found; the next sweep looks again: %s", error)
+    work.resources.write_events()
+
+
+async def _sweep_job(work: Work, job: Job, now: datetime, *, complete: bool) -> None:
+    if complete or now.minute % job.interval_minutes == 0:
+        await work.queue.wake(job.name, await job.find_due(work, now))
+    if job.schedule is not None:
+        await _fire(work, job, job.schedule, now)
+
+
+async def _wake_retries(work: Work, now: datetime) -> None:
+    """Queue the work that failed and whose pause is over."""
+    for name, target in await background.due_retries(work.resources.database, now, MAX_TARGETS):
         if name in JOBS:
             await work.queue.wake(name, [target])
-    work.resources.write_events()
 
 
 async def _fire(work: Work, job: Job, setting: str, now: datetime) -> None:

@@ -33,3 +33,8 @@ with lost as (
 insert into procrastinate_jobs (queue_name, task_name, priority, lock, queueing_lock, args)
 select queue_name, task_name, priority, lock, queueing_lock, args from lost where not abort_requested
 on conflict (queueing_lock) where status = 'todo' do nothing;
+
+-- heartbeat --
+-- Registers the worker again if it was taken for dead.
+insert into procrastinate_workers (id, last_heartbeat) overriding system value values (%(worker_id)s, now())
+on conflict (id) do update set last_heartbeat = excluded.last_heartbeat;

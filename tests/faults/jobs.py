@@ -52,6 +52,12 @@ def job(number: int, *, user: str = "ana", agent: str = "harbor") -> Job:
     return Job(number, identity(user, agent=agent, session=f"job-{number}"))
 
 
+def some_jobs(count: int) -> list[Job]:
+    """Sessions of several users of several agents, ten or so of each user, so that consolidations become due, too."""
+    users = max(2, count // 10)
+    return [job(number, user=f"user-{number % users}", agent=f"agent-{number % users % 3}") for number in range(count)]
+
+
 def crates_in(text: str) -> set[int]:
     """The numbers of the crates a memory speaks of."""
     return {int(number) for found in _CRATES.findall(text) for number in found.split(", ")}

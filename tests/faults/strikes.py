@@ -3,16 +3,17 @@
 All of it lies outside of the product, which has no switch for tests.
 """
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Timer
 from typing import Any, LiteralString, Self
 
 import psycopg
 
 from mnemic.state.errors import ConcurrentChangeError, MnemicError, RefinementRunningError
-from tests.faults.processes import PATIENCE_SECONDS, Worker
+from tests.faults.processes import PATIENCE_SECONDS, CrashingServer, Worker
 from tests.support.loopback import LoopbackModel, Request, offered, schema_name
 from tests.support.server import Clone
 
@@ -217,6 +218,47 @@ def repeat(
             assert error is None or issubclass(error, expected), error
         done = until()
         time.sleep(0 if done else 0.05)
+
+
+# -- faults that strike one of several workers, or what they all need
+
+#: Past a lease of one or two seconds.
+FROZEN_SECONDS = 2.5
+
+Fault = Callable[[Sequence[Worker], random.Random], object]
+
+
+def kill_worker(workers: Sequence[Worker], chance: random.Random) -> None:
+    """`kill -9` of a worker, whatever it does."""
+    chance.choice(workers).kill()
+
+
+def freeze_worker(workers: Sequence[Worker], chance: random.Random) -> None:
+    """A worker stands still until its lease is gone, and goes on as if nothing had been."""
+    worker = chance.choice(workers)
+    worker.freeze()
+    Timer(FROZEN_SECONDS, worker.thaw).start()
+
+
+def kill_database(server: CrashingServer) -> Fault:
+    """`kill -9` of the database, which is away for a moment."""
+
+    def strike(_: Sequence[Worker], chance: random.Random) -> None:
+        server.kill()
+        time.sleep(chance.uniform(0, 0.3))
+        server.restart()
+
+    return strike
+
+
+def cut_connections(clone: Clone) -> Fault:
+    """The server ends every connection of the service's, in whatever transaction that is."""
+
+    def strike(_: Sequence[Worker], __: random.Random) -> None:
+        with clone.as_superuser() as superuser:
+            superuser.execute(CUT)
+
+    return strike
 
 
 # -- statements made worse on purpose, for the controls: each is what a careless author might have written

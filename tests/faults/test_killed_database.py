@@ -4,10 +4,9 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from signal import SIGKILL
-from threading import Timer
 
 import psycopg
 import pytest
@@ -17,9 +16,20 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.settings import Settings
 from tests.faults.checker import check_exactly_once, pending
-from tests.faults.jobs import Job, job, script_jobs
+from tests.faults.jobs import Job, job, script_jobs, some_jobs
 from tests.faults.processes import NO_DATABASE, PATIENCE_SECONDS, CrashingServer, Worker, WorkerDiedError
-from tests.faults.strikes import CUT, Command, TrappedModel, repeat, wait_until
+from tests.faults.strikes import (
+    CUT,
+    Command,
+    Fault,
+    TrappedModel,
+    cut_connections,
+    freeze_worker,
+    kill_database,
+    kill_worker,
+    repeat,
+    wait_until,
+)
 from tests.support.scripted import FACTS, REFLECTIONS, scripted_resources, scripted_settings
 from tests.support.server import Clone
 from tests.support.worlds import expire_leases
@@ -121,19 +131,6 @@ async def test_no_dead_connection_is_handed_out(
 # -- faults anywhere: what the checker finds where a guard is missing, the controls at known points show
 
 
-def some_jobs(count: int) -> list[Job]:
-    """Sessions of several users of several agents, ten or so of each user, so that consolidations become due, too."""
-    users = max(2, count // 10)
-    return [job(number, user=f"user-{number % users}", agent=f"agent-{number % users % 3}") for number in range(count)]
-
-
-#: Past every lease of a second.
-FROZEN_SECONDS = 2.5
-
-#: Strikes one of the workers, or what they all need.
-Fault = Callable[[Sequence[Worker], random.Random], object]
-
-
 def is_done(worker: Worker, job: Job) -> bool:
     """Whether the worker says that nothing of the job is pending; else it has tried to form it."""
     for method, *arguments in (("observe", job.who, job.messages), ("form", job.who)):
@@ -183,39 +180,6 @@ def do_all(settings: Settings, jobs: Sequence[Job], faults: Sequence[Fault], *, 
     finally:
         for worker in workers:
             worker.close()
-
-
-def kill_worker(workers: Sequence[Worker], chance: random.Random) -> None:
-    """`kill -9` of a worker, whatever it does."""
-    chance.choice(workers).kill()
-
-
-def freeze_worker(workers: Sequence[Worker], chance: random.Random) -> None:
-    """A worker stands still until its lease is gone, and goes on as if nothing had been."""
-    worker = chance.choice(workers)
-    worker.freeze()
-    Timer(FROZEN_SECONDS, worker.thaw).start()
-
-
-def kill_database(server: CrashingServer) -> Fault:
-    """`kill -9` of the database, which is away for a moment."""
-
-    def strike(_: Sequence[Worker], chance: random.Random) -> None:
-        server.kill()
-        time.sleep(chance.uniform(0, 0.3))
-        server.restart()
-
-    return strike
-
-
-def cut_connections(clone: Clone) -> Fault:
-    """The server ends every connection of the service's, in whatever transaction that is."""
-
-    def strike(_: Sequence[Worker], __: random.Random) -> None:
-        with clone.as_superuser() as superuser:
-            superuser.execute(CUT)
-
-    return strike
 
 
 @pytest.mark.thorough
