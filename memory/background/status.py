@@ -3,7 +3,7 @@
 from mnemic.memory.background.jobs import JOBS
 from mnemic.state.background import BackgroundStatus, Target
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, split_scope_key
 from mnemic.storage import background
 from mnemic.storage.database import Database
 from mnemic.storage.queue import JobQueue
@@ -26,11 +26,14 @@ async def retry_job(queue: JobQueue, database: Database, job: str, target: Targe
     """Queue a job for a target at once, whatever its earlier failures say.
 
     Raises:
-        InvalidInputError: There is no job of this name.
+        InvalidInputError: There is no job of this name, or the agent has no such session; nothing was queued.
         DatabaseUnavailableError: The database cannot be reached.
     """
     if job not in JOBS:
         raise InvalidInputError(f"job {job!r} is unknown; use one of {', '.join(JOBS)}")
+    scope, owner = split_scope_key(target.scope_key)
     async with database.scoped(Identity(agent_id=target.agent_id)) as tx:
+        if scope == "session" and await background.session_identity(tx, owner) is None:
+            raise InvalidInputError(f"agent {target.agent_id} has no session {owner}")
         await background.clear_failure(tx, job, target.scope_key)
     await queue.wake(job, [target])

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from mnemic.memory.background.status import read_status, retry_job
 from mnemic.service.cli.options import Agent, AsJson, Limit, open_memory
-from mnemic.service.cli.terminal import report, say, table, to_the_second
+from mnemic.service.cli.terminal import command_line, report, say, table, to_the_second
 from mnemic.service.memory import Mnemic
 from mnemic.service.worker import background_work, finish_due_work
 from mnemic.state.background import BackgroundStatus, Target
@@ -46,6 +46,10 @@ async def jobs(context: typer.Context, limit: Limit = 100, as_json: AsJson = Fal
     async with _queue() as (memory, queue):
         status = await read_status(queue, memory.resources.database, limit=limit)
     report(status, _lines(status), as_json=as_json, nothing="no jobs")
+    for failed in status.failed:
+        if failed.retry_at is None and not as_json:
+            again = command_line("jobs", "retry", failed.job, failed.scope_key, agent=failed.agent_id)
+            say(f"to try it again: {again}")
 
 
 async def retry(

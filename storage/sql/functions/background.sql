@@ -102,11 +102,22 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select f.job, f.agent_id, f.scope_key from job_failures f where f.retry_at <= p_now order by f.retry_at limit p_most
 $$;
 
--- Failed and waiting work of all agents, for whoever runs the service.
+-- Failed and waiting work of all agents, and the sessions with messages that a formation has set aside.
 create function failed_jobs(p_most integer)
 returns table (agent_id text, job text, scope_key text, reason text, failures integer, failed_at timestamptz, retry_at timestamptz)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select f.agent_id, f.job, f.scope_key, f.reason, f.failures, f.failed_at, f.retry_at from job_failures f
+    with failed as (
+        select f.agent_id, f.job, f.scope_key, f.reason, f.failures, f.failed_at, f.retry_at from job_failures f
+        union all
+        select m.agent_id, 'retry', 'session:' || m.session_id, count(*) || ' messages are set aside: no model could form them',
+               1, max(m.created_at), null
+          from messages m
+         where m.formed_by is null and m.set_aside
+           and not exists (select from job_failures f where f.agent_id = m.agent_id and f.job = 'retry'
+                              and f.scope_key = 'session:' || m.session_id)
+         group by m.agent_id, m.session_id
+    )
+    select f.agent_id, f.job, f.scope_key, f.reason, f.failures, f.failed_at, f.retry_at from failed f
      order by f.failed_at desc limit p_most
 $$;
 

@@ -1,13 +1,13 @@
 """`mnemic worker`, `maintain`, and `jobs` with `retry` and `cancel`: what runs, waits and failed, and what is refused."""
 
-import asyncio
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -16,54 +16,144 @@ from mnemic.state.background import Target
 from mnemic.storage.database import Database
 from mnemic.storage.queue import open_queue
 from tests.background.test_jobs import age
+from tests.faults.strikes import wait_until
 from tests.service.cli.conftest import Command, prepare
+from tests.support.agents import says
+from tests.support.commands import Terminal
 from tests.support.loopback import LoopbackModel, Reply
 from tests.support.scripted import FACTS, fact, facts
 from tests.support.server import Clone
 
 WHO = ("--agent", "guide", "--user", "ana", "--session", "monday")
-AGENT = ("--agent", "guide")
-LINES = ("My name is Marit.", "I live in Oslo.", "I prefer tea to coffee.")
+SENTENCES = ("My name is Marit.", "I live in Oslo.", "I prefer tea to coffee.")
+OSLO = "Ana is called Marit and lives in Oslo."
 
 
 def contents(superuser: psycopg.Connection) -> list[str]:
     return [text for (text,) in superuser.execute("select content from mnemic.memories where state = 'active'")]
 
 
-def talk(mnemic: Command, superuser: psycopg.Connection) -> None:
-    """Three sentences, eleven minutes ago."""
-    mnemic("chat", *WHO, typed="\n".join([*LINES, "/quit"]))
+@pytest.fixture
+def talked(
+    mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
+) -> LoopbackModel:
+    """Three sentences of eleven minutes ago, of which nothing could be formed; the model answers now."""
+    model.answer(FACTS, 400)
+    says(model, "I see.")
+    mnemic("chat", *WHO, typed="\n".join([*SENTENCES, "/quit"]))
     age(superuser, 11)
+    superuser.execute("update mnemic.leases set until = now()")
+    model.answer(FACTS, facts(fact(OSLO)))
+    return model
 
 
-def wake(clone: Clone, job: str, scope_key: str) -> None:
+def wake(clone: Clone) -> None:
     async def act(database: Database) -> None:
         async with open_queue(database) as queue:
-            await queue.wake(job, [Target("guide", scope_key)])
+            await queue.wake("form", [Target("guide", "session:monday")])
 
     prepare(clone, act)
 
 
-@pytest.fixture
-def unanswered(model: LoopbackModel) -> Iterator[threading.Event]:
-    """Set once the model is asked; the test answers it with `model.answer`, or its end does."""
-    asked, never = threading.Event(), threading.Event()
+def test_maintain_does_what_is_due_and_ends(
+    mnemic: Command, talked: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    assert contents(superuser) == []
+    assert mnemic("maintain").exit_code == 0
+    assert contents(superuser) == [OSLO]
+    assert json.loads(mnemic("jobs", "--json").stdout)["queued"] == []
+
+
+@pytest.mark.thorough
+def test_a_worker_that_is_terminated_finishes_the_job_that_runs(
+    talked: LoopbackModel, online: dict[str, str], clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    asked, released = threading.Event(), threading.Event()
 
     def slow(_: object) -> Reply:
         asked.set()
-        return Reply(content=facts().model_dump_json(), after=never)
+        return Reply(content=facts(fact(OSLO)).model_dump_json(), after=released)
 
-    model.answer(FACTS, slow)
-    yield asked
-    never.set()
+    talked.answer(FACTS, slow)
+    wake(clean_db)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", "mnemic", "worker"]
+    with subprocess.Popen(command, env={**os.environ, **online}, text=True, **pipes) as worker:
+        assert asked.wait(60)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stderr
+        while "finishing" not in worker.stderr.readline():
+            assert worker.poll() is None
+        released.set()
+        assert worker.wait(60) == 0
+    assert contents(superuser) == [OSLO]
 
 
-def test_maintain_does_what_is_due_and_ends(
+def test_set_aside_messages_are_listed_with_the_command_that_forms_them(
+    mnemic: Command, talked: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    superuser.execute("update mnemic.messages set set_aside = true")
+    (failed,) = json.loads(mnemic("jobs", "--json").stdout)["failed"]
+    assert (failed["job"], failed["scope_key"], failed["retry_at"]) == ("retry", "session:monday", None)
+    assert "Oslo" not in failed["reason"]
+
+    listed = mnemic("jobs")
+    (again,) = re.findall(r"mnemic (jobs retry .*)", " ".join(listed.stderr.split()))
+    assert mnemic(*shlex.split(again)).exit_code == 0
+    assert [job["job"] for job in json.loads(mnemic("jobs", "--json").stdout)["queued"]] == ["retry"]
+    assert mnemic("maintain").exit_code == 0
+    assert contents(superuser) == [OSLO]
+    assert json.loads(mnemic("jobs", "--json").stdout)["failed"] == []
+
+
+def test_a_cancelled_job_is_gone_and_its_work_stays_due(
+    mnemic: Command, talked: LoopbackModel, clean_db: Clone, superuser: psycopg.Connection
+) -> None:
+    wake(clean_db)
+    (job,) = json.loads(mnemic("jobs", "--json").stdout)["queued"]
+    assert mnemic("jobs", "cancel", job["id"]).exit_code == 0
+    assert json.loads(mnemic("jobs", "--json").stdout)["queued"] == []
+    assert mnemic("maintain").exit_code == 0
+    assert contents(superuser) == [OSLO]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cancel", "7"),
+        ("retry", "tidy", "session:monday", "--agent", "guide"),
+        ("retry", "form", "monday", "--agent", "guide"),
+        ("retry", "form", "session:monday", "--agent", "guide"),
+    ],
+    ids=["no such id", "no such job", "no scope key", "no such session"],
+)
+def test_what_is_not_there_is_named_and_nothing_is_queued(mnemic: Command, words: tuple[str, ...]) -> None:
+    result = mnemic("jobs", *words)
+    assert result.exit_code == 1
+    assert any(word in result.stderr for word in words[1:])
+    assert json.loads(mnemic("jobs", "--json").stdout)["queued"] == []
+
+
+# -- a chat that simply ends, or is killed
+
+
+@pytest.mark.thorough
+def test_what_a_killed_chat_was_told_is_formed_by_the_next_process(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    model.answer(FACTS, 400)
-    talk_without_answer(mnemic, superuser, model)
-    model.answer(FACTS, facts(fact("Ana lives in Oslo.", 2)))
-    result = mnemic("maintain")
-    assert (result.exit_code, contents(superuser)) == (0, ["Ana lives in Oslo."])
-    assert mnemic("jobs").stderr.strip() == "no jobs"
+    model.answer(FACTS, facts(fact(OSLO)))
+    says(model, "I see.")
+    with Terminal("chat", *WHO, env=online) as terminal:
+        terminal.until("you> ")
+        terminal.type(SENTENCES[1])
+        terminal.until("you> ")
+        terminal.process.kill()
+        terminal.process.wait()
+    assert contents(superuser) == []
+    age(superuser, 11)
+    superuser.execute("update mnemic.leases set until = now()")
+    with Terminal("chat", "--agent", "guide", "--user", "bo", env={**online, "MNEMIC_BACKGROUND": "true"}) as other:
+        other.until("you> ")
+        wait_until(lambda: bool(contents(superuser)), "nothing is formed")
+        other.end()
+    assert contents(superuser) == [OSLO]
