@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.background import __main__ as background
 from benchmarks.bands import __main__ as bands
 from benchmarks.latency import __main__ as latency
 from benchmarks.latency import measuring
@@ -26,6 +27,7 @@ ELSEWHERE = {
 }
 #: The arguments, and words that it prints once it is done.
 HERE: dict[str, tuple[Callable[[], None], str, tuple[str, ...]]] = {
+    "background": (background.main, "--sessions 20 --idle 2", ("idle worker", "share formed in order")),
     "bands": (bands.main, "--embedder hash --wrong", ("Proposed from the calibration half", "unrelated")),
     "latency": (latency.main, "--rows 1000 --repetitions 2", ("memory_query / by hand", "recall@10, 50 scopes")),
     "mutants": (mutants.main, "table", ("operator", "killed")),

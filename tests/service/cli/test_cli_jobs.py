@@ -1,4 +1,4 @@
-"""`mnemic worker`, `maintain`, and `jobs` with `retry` and `cancel`: what runs, waits and failed, and what is refused."""
+"""`mnemic worker`, `maintain`, and `jobs` with `retry` and `cancel`: what runs, waits and failed."""
 
 import json
 import os

@@ -1,0 +1,1 @@
+"""What background work costs: a turn's wake-up, an idle worker, and many sessions that turn cold at once."""
