@@ -130,6 +130,7 @@ async def _measure_turns(dsn: str, sessions: int) -> list[Gate]:
 
 def _measure_cold(superuser: psycopg.Connection, dsn: str, sessions: int) -> list[Gate]:
     """All sessions have been quiet for an hour, each a little longer than the next."""
+    superuser.execute("set search_path = mnemic_jobs")
     superuser.execute("delete from mnemic_jobs.procrastinate_jobs")
     superuser.execute(
         "update mnemic.sessions set last_activity_at ="

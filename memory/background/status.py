@@ -32,8 +32,9 @@ async def retry_job(queue: JobQueue, database: Database, job: str, target: Targe
     if job not in JOBS:
         raise InvalidInputError(f"job {job!r} is unknown; use one of {', '.join(JOBS)}")
     scope, owner = split_scope_key(target.scope_key)
-    async with database.scoped(Identity(agent_id=target.agent_id)) as tx:
-        if scope == "session" and await background.session_identity(tx, owner) is None:
+    session_id = owner if scope == "session" else None
+    async with database.scoped(Identity(agent_id=target.agent_id, session_id=session_id)) as tx:
+        if session_id is not None and await background.session_identity(tx, session_id) is None:
             raise InvalidInputError(f"agent {target.agent_id} has no session {owner}")
         await background.clear_failure(tx, job, target.scope_key)
     await queue.wake(job, [target])
