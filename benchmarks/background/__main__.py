@@ -85,6 +85,7 @@ def main() -> None:
         with psycopg.connect(superuser_dsn, autocommit=True) as superuser:
             gates = _measure_idle(superuser, dsn, arguments.idle)
             gates += asyncio.run(_measure_turns(dsn, arguments.sessions))
+            Console(width=140).print(gates_table(gates))
             gates += _measure_cold(superuser, dsn, arguments.sessions)
     Console(width=140).print(gates_table(gates))
     sys.exit(0 if all(gate.passes for gate in gates) else 1)

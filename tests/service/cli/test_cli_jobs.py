@@ -74,7 +74,7 @@ def test_a_worker_that_is_terminated_finishes_the_job_that_runs(
     talked.answer(FACTS, slow)
     wake(clean_db)
     with Terminal("worker", env=online) as terminal:
-        terminal.until("Ctrl-C ends it")
+        terminal.until("Ctrl-C")
         assert asked.wait(60)
         terminal.process.send_signal(signal.SIGTERM)
         terminal.until("finishing the jobs that run")
