@@ -13,7 +13,6 @@ from mnemic.state.background import Target
 from mnemic.storage.database import Database
 from mnemic.storage.queue import open_queue
 from tests.background.test_jobs import age
-from tests.faults.strikes import wait_until
 from tests.service.cli.conftest import Command, prepare
 from tests.support.agents import says
 from tests.support.commands import Terminal
@@ -126,28 +125,3 @@ def test_what_is_not_there_is_named_and_nothing_is_queued(mnemic: Command, words
     assert result.exit_code == 2
     assert named in result.stderr
     assert json.loads(mnemic("jobs", "--json").stdout)["queued"] == []
-
-
-# -- a chat that simply ends, or is killed
-
-
-@pytest.mark.thorough
-def test_what_a_killed_chat_was_told_is_formed_by_the_next_process(
-    mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
-) -> None:
-    model.answer(FACTS, facts(fact(OSLO)))
-    says(model, "I see.")
-    with Terminal("chat", *WHO, env=online) as terminal:
-        terminal.until("you> ")
-        terminal.type(SENTENCES[1])
-        terminal.until("you> ")
-        terminal.process.kill()
-        terminal.process.wait()
-    assert contents(superuser) == []
-    age(superuser, 11)
-    superuser.execute("update mnemic.leases set until = now()")
-    with Terminal("chat", "--agent", "guide", "--user", "bo", env={**online, "MNEMIC_BACKGROUND": "true"}) as other:
-        other.until("you> ")
-        wait_until(lambda: bool(contents(superuser)), "nothing is formed")
-        other.end()
-    assert contents(superuser) == [OSLO]
