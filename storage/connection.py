@@ -54,6 +54,13 @@ def connection_options(dsn: str) -> dict[str, Any]:
     return {"client_encoding": "UTF8", **{name: value for name, value in _TCP.items() if name not in named}}
 
 
+def has_unread(connection: AsyncConnection[Any]) -> bool:
+    """Return whether the server has sent something that was not read yet: an answer, or its goodbye."""
+    unread = select.poll()  # and not select(), which fails beyond 1,024 open files
+    unread.register(connection.fileno(), select.POLLIN)
+    return bool(unread.poll(0))
+
+
 class PatientConnection(AsyncConnection[Any]):
     """Hangs up on a server that says nothing for longer than it was given; what waited gets an OperationalError.
 
@@ -76,9 +83,7 @@ class PatientConnection(AsyncConnection[Any]):
     @property
     def has_unread(self) -> bool:
         """Whether the server has said something that nobody has read yet: an answer, or its goodbye."""
-        unread = select.poll()  # and not select(), which fails beyond 1,024 open files
-        unread.register(self.fileno(), select.POLLIN)
-        return bool(unread.poll(0))
+        return has_unread(self)
 
     async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
         """Every exchange with the server goes through this method of psycopg's."""

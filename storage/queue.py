@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from psycopg import Error
+from psycopg import AsyncConnection, Error
+from psycopg_pool import AsyncConnectionPool
 
 from mnemic.state.background import QueuedJob, Target
 from mnemic.state.errors import DatabaseUnavailableError, InvalidInputError, MnemicError
-from mnemic.storage.connection import configure, connection_options, is_pooled
+from mnemic.storage.connection import configure, connection_options, has_unread, is_pooled
 from mnemic.storage.database import Database
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import load_statements
@@ -203,6 +204,7 @@ async def open_queue(database: Database, pace: Pace = PACE) -> AsyncIterator[Job
 
     settings = database.settings
     connector = PsycopgConnector(
+        pool_factory=_make_pool,
         conninfo=database.conninfo,
         kwargs=connection_options(database.dsn),
         min_size=0,
@@ -220,6 +222,16 @@ async def open_queue(database: Database, pace: Pace = PACE) -> AsyncIterator[Job
         yield JobQueue(app, manager, database, pace)
     finally:
         await app.close_async()
+
+
+def _make_pool(**options: Any) -> AsyncConnectionPool[Any]:
+    """Make the library's pool without its query before each use: an idle worker would send twice as many."""
+    return AsyncConnectionPool(**{**options, "check": _check})
+
+
+async def _check(connection: AsyncConnection[Any]) -> None:
+    if has_unread(connection):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 def _as_task(run: Run, name: str) -> Callable[..., Awaitable[None]]:

@@ -197,7 +197,7 @@ async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text
 ) -> None:
     resources, model = scripted
     order = ORDERS[name]
-    model.answer(CONSOLIDATION, consolidation(order.text))
+    model.answer(CONSOLIDATION, consolidation(f"Ana likes tables and wants short answers. {order.text}"))
     await seed(resources, superuser, order)
     before = dump(superuser)["memories"]
 
