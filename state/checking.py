@@ -41,7 +41,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 #: Plain reasons in place of those of pydantic, which quotes the caller's object in the first three.
 _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
-    "extra_forbidden": "there is no such field",
+    "extra_forbidden": "there is nothing of this name",
     "tuple_type": "is a list",
 }
 _LONGEST_NAME = 64

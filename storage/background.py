@@ -154,12 +154,6 @@ async def note_pause(tx: ScopedTransaction, job: str, key: str, reason: str, unt
     await tx.execute(_SQL["note_pause"], {"job": job, "scope_key": key, "reason": reason, "until": until})
 
 
-async def is_paused(tx: ScopedTransaction, job: str, key: str) -> bool:
-    """Return whether a job failed on a scope key and is not to be tried yet."""
-    ((is_so,),) = await tx.tuples(_SQL["is_paused"], {"job": job, "scope_key": key})
-    return bool(is_so)
-
-
 async def clear_failure(tx: ScopedTransaction, job: str, key: str) -> bool:
     """Delete the record of a failure; return whether there was one."""
     return bool(await tx.tuples(_SQL["clear_failure"], {"job": job, "scope_key": key}))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
@@ -19,9 +19,6 @@ from mnemic.state.identity import Identity
 from mnemic.tools.private import PrivateTool
 
 _LOG = logging.getLogger("mnemic")
-
-#: Models know JSON and the tool's description, not Python.
-_PLAIN_WORDS: Final = {"a valid tuple": "a list", "Extra inputs are not permitted": "there is nothing of this name"}
 
 #: What the model reads, and what the host's code gets beside it.
 Answer = tuple[str, Any]
@@ -93,7 +90,4 @@ def make_tool(
 
 def refused_arguments(error: Exception) -> str:
     """What a model reads about arguments that do not fit."""
-    problem = first_problem(error) if isinstance(error, ValidationError) else ""
-    for word, plain in _PLAIN_WORDS.items():
-        problem = problem.replace(word, plain)
-    return refused_argument(problem)
+    return refused_argument(first_problem(error) if isinstance(error, ValidationError) else "")

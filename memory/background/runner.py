@@ -38,12 +38,9 @@ async def _run(work: Work, name: str, target: Target) -> EventStatus:
     ids = {"job": name, **target._asdict()}
     job = JOBS[name]
     try:
-        # queued by a second sweep while the first run failed: it would find the work paused and count as a success
-        if await _is_paused(work, name, target):
-            return "skipped"
         if job.asks_models:
             await require_budget(work, target.agent_id)
-        await job.run(work, target)
+        is_postponed = await job.run(work, target)
     except BudgetSpentError as error:
         await _pause(work, name, target, error)
         return "skipped"
@@ -57,6 +54,8 @@ async def _run(work: Work, name: str, target: Target) -> EventStatus:
         _LOG.error(text, name, target.scope_key, target.agent_id, frames_of(error), extra=ids)
         await _note(work, name, target, f"unexpected {kind}; the log has its frames", final=True)
         return "error"
+    if is_postponed:
+        return "skipped"  # the record of an earlier failure stays
     async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
         await background.clear_failure(tx, name, target.scope_key)
     return "ok"
@@ -68,11 +67,6 @@ async def _pause(work: Work, name: str, target: Target, error: BudgetSpentError)
         await work.resources.database.write(Identity(agent_id=target.agent_id), record)
     except MnemicError as failure:
         _LOG.warning("the pause of job %s could not be recorded: %s", name, failure)
-
-
-async def _is_paused(work: Work, name: str, target: Target) -> bool:
-    async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
-        return await background.is_paused(tx, name, target.scope_key)
 
 
 async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:

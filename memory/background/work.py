@@ -47,8 +47,8 @@ class Job:
     """
 
     name: str
-    #: Does what is due for a target.
-    run: Callable[[Work, Target], Awaitable[None]]
+    #: Does what is due for a target; returns True if another run holds the work or it waits after a failure.
+    run: Callable[[Work, Target], Awaitable[bool | None]]
     #: Finds the targets with due work, at most `MAX_TARGETS`.
     find_due: Callable[[Work, datetime], Awaitable[list[Target]]] = _nothing
     #: Minutes between two calls of `find_due`.

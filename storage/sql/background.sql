@@ -17,12 +17,6 @@ values (%(agent_id)s, %(job)s, %(scope_key)s, %(reason)s, 0, %(until)s)
 on conflict (agent_id, job, scope_key) do update
    set reason = excluded.reason, failed_at = clock_timestamp(), retry_at = excluded.retry_at;
 
--- is_paused --
--- The job failed on a scope key, and is not to be tried yet.
-select exists (select from job_failures
-                where agent_id = %(agent_id)s and job = %(job)s and scope_key = %(scope_key)s
-                  and (retry_at is null or retry_at > clock_timestamp()));
-
 -- clear_failure --
 -- The job succeeded, or is tried anew by a command.
 delete from job_failures where agent_id = %(agent_id)s and job = %(job)s and scope_key = %(scope_key)s returning 1;

@@ -16,6 +16,7 @@ from mnemic.service.worker import background_work
 from mnemic.state.background import Target
 from mnemic.storage import background
 from mnemic.storage.queue import open_queue
+from tests.background.working import SHORT
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import FACTS, fact, facts, scripted_memory
 from tests.support.server import Clone
@@ -35,8 +36,8 @@ LONGEST_SECONDS = 30.0
 async def working(clone: Clone, model: LoopbackModel, **settings: Any) -> AsyncIterator[tuple[Mnemic, Work]]:
     """A service that does background work."""
     async with (
-        scripted_memory(clone, model, **settings) as memory,
-        background_work(memory.resources, memory.graphs) as work,
+        scripted_memory(clone, model, insights=False, **settings) as memory,  # which are drawn at every quarter
+        background_work(memory.resources, memory.graphs, SHORT) as work,
     ):
         yield memory, work
 

@@ -23,6 +23,7 @@ from mnemic.storage import background
 from mnemic.storage.maintenance import ExpiryRule, expire
 from mnemic.storage.queue import open_queue
 from tests.background.test_jobs import until
+from tests.background.working import SHORT
 from tests.nodes.test_run_identity import run as request_of_ana
 from tests.support.erasing import form, problems
 from tests.support.loopback import LoopbackModel
@@ -306,7 +307,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
 ) -> None:
     async with (
         scripted_memory(clean_db, model, retention_purge_after_days=30, thread_prune_days=30) as service,
-        background_work(service.resources, service.graphs) as work,
+        background_work(service.resources, service.graphs, SHORT) as work,
     ):
         database = service.resources.database
         await store(service, sailing("Ana sails."))

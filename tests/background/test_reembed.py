@@ -18,6 +18,7 @@ from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check_vectors
 from mnemic.storage.transaction import load_statements
 from tests.background.test_jobs import until
+from tests.background.working import SHORT
 from tests.faults.processes import Worker, WorkerDiedError
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
@@ -149,7 +150,7 @@ async def test_a_worker_goes_on_with_a_move_and_takes_late_writers_along(
             await memory.reembed()
         model.answer_embeddings(None)
         superuser.execute("update mnemic.entries set embed_after = null")
-        async with background_work(memory.resources, memory.graphs) as work:
+        async with background_work(memory.resources, memory.graphs, SHORT) as work:
 
             async def is_moved(number: int) -> bool:
                 return entries(superuser) == [(NEXT, None, number)]
@@ -197,7 +198,10 @@ async def test_a_formation_under_way_at_the_switch_stores_vectors_under_the_name
 async def test_pending_vectors_are_filled_by_a_job(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    async with scripted_memory(clean_db, model) as memory, background_work(memory.resources, memory.graphs) as work:
+    async with (
+        scripted_memory(clean_db, model) as memory,
+        background_work(memory.resources, memory.graphs, SHORT) as work,
+    ):
         model.answer_embeddings(500)
         for who in (ANA, identity("bo", agent="museum")):
             await memory.remember(who, "The violin is in the attic.", category="knowledge")

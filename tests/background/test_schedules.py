@@ -107,7 +107,8 @@ async def test_an_agents_own_line_holds_from_the_next_sweep_on(clean_db: Clone, 
 
         async def next_at() -> datetime:
             await sweep(work, MONDAY)
-            (schedule,) = await background.schedules(service.resources.database, 10)
+            listed = await background.schedules(service.resources.database, 10)
+            (schedule,) = [item for item in listed if item.job == "refine"]
             return schedule.next_at
 
         await service.configure_agent(who, refinement_schedule="30 2 * * * America/New_York")

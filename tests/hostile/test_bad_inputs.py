@@ -269,7 +269,7 @@ def test_a_bad_argument_is_one_message_or_an_answer(
 
 def test_every_command_has_places_for_a_bad_word() -> None:
     without = {name for name in COMMANDS if not list(_calls(name, "x"))}
-    assert without == {"doctor", "migrate", "worker", "maintain"}
+    assert without == {"doctor", "metrics", "migrate", "worker", "maintain"}
     assert len(list(_calls("undo", "x"))) > 10
 
 

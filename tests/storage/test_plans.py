@@ -215,7 +215,8 @@ async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_to
     async with db.scoped(identity("ana", session="s1")) as scoped:
         await inbox.observe(scoped, "s1", [])
         explaining = Explaining(**vars(scoped))
-        await explaining.tuples(inbox._SQL["observe"], {"session_id": "s1", "messages": json.dumps([row])})
+        values = {"session_id": "s1", "messages": json.dumps([row]), "identity": "{}"}
+        await explaining.tuples(inbox._SQL["observe"], values)
     scans = [node for node in explaining.scans("messages") if node["Node Type"].endswith("Scan")]
     keyed = [node for node in scans if node.get("Index Name") != "messages_pending"]  # which counts what is pending
     assert keyed

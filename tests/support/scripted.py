@@ -21,6 +21,7 @@ from mnemic.prompts.extraction import (
     ObservationDraft,
     ReflectionDraft,
 )
+from mnemic.prompts.insights import InsightsOutput
 from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
@@ -49,6 +50,7 @@ def scripted_model() -> Iterator[LoopbackModel]:
         model.answer(DECISIONS, decisions())
         model.answer(REFLECTIONS, reflections())
         model.answer(OBSERVATIONS, observations())
+        model.answer(InsightsOutput.__name__, InsightsOutput(insights=[]))
         yield model
 
 

@@ -24,17 +24,18 @@ async def session_of_target(work: Work, target: Target) -> tuple[Identity, datet
         return await background.session_identity(tx, session_id)
 
 
-async def run(work: Work, target: Target) -> None:
-    """Form what the session has pending and due."""
+async def run(work: Work, target: Target) -> bool:
+    """Form what the session has pending and due; return whether that waits for another run or after a failure."""
     found = await session_of_target(work, target)
     if found is None:
-        return
+        return False
     resources, (identity, last_activity_at) = work.resources, found
     runs = await form_pending(resources, work.graphs.formation, identity, force=False, retry=False)
     if any(run["waits"] for run in runs):
-        return
+        return True
     async with resources.database.scoped(identity) as tx:
         await background.rest_session(tx, session_of(identity), last_activity_at)
+    return False
 
 
 # what cannot be formed is set aside by the formation itself
