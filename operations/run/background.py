@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 MOST_AT_ONCE: Final = 8
 #: A loop that has not begun a call by then is blocked, most likely by the very call that waits for it.
 STARTS_WITHIN_SECONDS: Final = 5.0
+#: Seconds after which work that has not ended is cancelled again: giving a lease back takes milliseconds.
+CANCEL_AGAIN_SECONDS: Final = 2.0
 #: The process of each event loop that opened Mnemic: a fork inherits a loop that never goes on.
 _PROCESSES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, OwnProcess]] = WeakKeyDictionary()
 
@@ -95,10 +97,15 @@ class Background:
         if waiting:
             await asyncio.wait(waiting)
 
-    def cancel(self) -> None:
-        """Ends what is under way."""
-        for task in self._running.values():
-            task.cancel()
+    async def cancel(self) -> None:
+        """End what is under way, and wait until it has ended.
+
+        A cancellation is repeated: on Python 3.11 `asyncio.wait_for` loses one that comes as the awaited work ends.
+        """
+        while waiting := list(self._running.values()):
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting, timeout=CANCEL_AGAIN_SECONDS)
 
 
 @asynccontextmanager
@@ -109,8 +116,7 @@ async def background() -> AsyncIterator[Background]:
         yield work
         await work.finish()
     finally:
-        work.cancel()
-        await work.finish()
+        await work.cancel()
 
 
 def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
