@@ -190,12 +190,12 @@ def _require_package(setting: str, name: str) -> None:
     provider = name.partition(":")[0].replace("-", "_").lower()
     if providers and provider not in providers:
         raise ConfigurationError(
-            f"{setting} is {name!r}, and LangChain has no such provider{nearest(provider, providers)}"
+            f"{setting} names a provider that LangChain does not have{nearest(provider, providers)}"
         )
     package = str(providers[provider][0]).partition(".")[0] if providers else ""
     if package and find_spec(package) is None:
         raise ConfigurationError(
-            f"{setting} is {name!r}, and its package is missing: run `pip install {package.replace('_', '-')}`"
+            f"the package of {setting}'s provider {provider} is missing: run `pip install {package.replace('_', '-')}`"
         )
 
 

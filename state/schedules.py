@@ -27,7 +27,7 @@ def _checked(line: str) -> str:
     try:
         ZoneInfo(parts[_CRON_FIELDS] if len(parts) > _CRON_FIELDS else "UTC")
     except (ValueError, OSError, KeyError):
-        raise ValueError(f"{parts[_CRON_FIELDS]} is no time zone; write one such as Europe/Lisbon") from None
+        raise ValueError("ends with a text that is no time zone; write one such as Europe/Lisbon") from None
     return " ".join(parts)
 
 

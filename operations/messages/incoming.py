@@ -106,8 +106,8 @@ def _spoken(audio: object) -> str | None:
 
 
 def _as_list(content: object) -> object:
-    """Read a single part as a list of one."""
-    return [content] if isinstance(content, dict) else content
+    """Read a single part, which has a type, as a list of one."""
+    return [content] if isinstance(content, dict) and "type" in content else content
 
 
 def _moment(value: object) -> object:

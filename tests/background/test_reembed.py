@@ -140,6 +140,7 @@ async def test_an_embedder_that_refuses_everything_takes_no_vector_away(
     assert entries(superuser) == [(FORMER, None, 5)]
 
 
+@pytest.mark.thorough
 async def test_a_worker_goes_on_with_a_move_and_takes_late_writers_along(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:

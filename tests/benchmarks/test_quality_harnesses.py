@@ -118,6 +118,7 @@ async def test_a_cache_gives_back_what_the_embedder_made(tmp_path: Path) -> None
     assert Counting.asked == 2
 
 
+@pytest.mark.thorough
 def test_the_harness_runs_through_the_product_on_any_such_file(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

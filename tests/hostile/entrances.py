@@ -40,6 +40,8 @@ _NEEDED: dict[str, Any] = {
     "memory_ids": _ID,
     "op_ids": _ID,
     "refinement_id": _ID,
+    "run_id": _ID,
+    "tenant_id": "default",
     "session_id": "s1",
     "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC),
     "scope_key": "user:ana",

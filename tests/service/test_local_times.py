@@ -150,11 +150,10 @@ async def test_a_message_without_a_time_was_said_now_where_the_person_is(
 
 
 @pytest.mark.parametrize("name", ["Mars/Base", "Europe", "", "../../etc/passwd", "europe lisbon"])
-def test_a_zone_that_does_not_exist_is_refused_by_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = re.escape(repr(name))
-    with pytest.raises(InvalidInputError, match=f"timezone: .*{shown}"):
+def test_a_zone_that_does_not_exist_is_refused_by_its_field(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInputError, match=r"timezone: .*Europe/Lisbon"):
         in_zone(name)
-    with pytest.raises(ConfigurationError, match=f"timezone: .*{shown}"):
+    with pytest.raises(ConfigurationError, match=r"timezone: .*Europe/Lisbon"):
         Settings(timezone=name)
     monkeypatch.setenv("MNEMIC_TIMEZONE", name)
     with pytest.raises(ConfigurationError, match="MNEMIC_TIMEZONE"):

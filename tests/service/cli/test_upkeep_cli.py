@@ -55,6 +55,7 @@ def test_what_has_no_vector_gets_one(mnemic: Command, ids: list[UUID], superuser
     assert superuser.execute(without).fetchone() == (0,)
 
 
+@pytest.mark.thorough
 def test_vectors_of_another_embedder_are_made_anew(
     mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
 ) -> None:
