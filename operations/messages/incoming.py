@@ -69,6 +69,8 @@ _MARKS: Final[dict[str, str]] = {
     **dict.fromkeys(("video", "video_url"), "[video]"),
     **dict.fromkeys(("file", "input_file", "document", "text-plain"), "[file]"),
 }
+#: A picture, a file or a tool call has some ten.
+_MAX_VALUES_OF_A_PART: Final = 10_000
 #: Keys of a part within which an endpoint or LangChain keeps the transcript.
 _AUDIO_KEYS: Final = ("audio", "input_audio", "extras")
 
@@ -81,6 +83,7 @@ def _plain_part(part: dict[str, Any]) -> dict[str, str]:
     text, kind = part.get("text"), part.get("type")
     if not isinstance(text, str | None):
         raise ValueError("the text of a part is a string")
+    _require_finite(part)
     if kind is None and text is None:
         raise ValueError("a part of a message has a type, or its words as text")
     if kind is None or (isinstance(kind, str) and kind in _TEXT_TYPES):
@@ -90,6 +93,20 @@ def _plain_part(part: dict[str, Any]) -> dict[str, str]:
     if spoken:
         return {"text": spoken}
     return {"mark": mark} if mark else {}
+
+
+def _require_finite(part: dict[str, Any]) -> None:
+    """Refuse a part that contains itself, which no model could be sent."""
+    waiting: list[object] = [part]
+    for _ in range(_MAX_VALUES_OF_A_PART):
+        if not waiting:
+            return
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    raise ValueError(f"a part of a message has at most {_MAX_VALUES_OF_A_PART:,} values")
 
 
 def _transcript(part: Mapping[str, Any]) -> str | None:
