@@ -35,7 +35,7 @@ from tests.faults.strikes import (
 from tests.support.scripted import FACTS, scripted_memory, scripted_settings
 from tests.support.server import Clone
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow  # three minutes: processes are killed and frozen, one after the other
 
 #: Words of the messages and the memories; none of them is an id.
 CONTENTS = ("Something about", "crate", "It matters to me")

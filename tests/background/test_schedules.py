@@ -134,7 +134,7 @@ async def test_in_a_week_each_agent_is_refined_once_and_at_once_if_its_budget_is
             who = identity("ana", agent=agent)
             text = "Ana keeps bees on the roof. " * (10 if agent == "full" else 5)
             await remember(service.resources.database, who, memory(text, kind="core", key="user:ana"))
-            await service.configure_agent(who, refinement_schedule=line)
+            await service.configure_agent(who, refinement_schedule=line, maintenance_schedule="off", insights=False)
         superuser.execute("set session_replication_role = replica")
 
         for now in moments(MONDAY, minutes=30):

@@ -266,7 +266,7 @@ async def test_a_message_that_waits_is_shown_nowhere(
     strict: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, indexed: bool
 ) -> None:
     if indexed:
-        monkeypatch.setattr(save, "_kept", lambda batch, *_: batch)
+        monkeypatch.setattr(save, "_kept", lambda batch, *_, **__: batch)
     model.answer(FACTS, NOT_ALL)
     await form(strict)
 

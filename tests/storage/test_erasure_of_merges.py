@@ -220,7 +220,7 @@ RULES: dict[str, Rule] = {
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
-        "is_in_use", "= 'DELETE')", "= '')",
+        "is_in_use", "in ('DELETE', 'TTL'))", "in (''))",
     ),
     "what was forgotten merged twice, too": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
