@@ -13,6 +13,8 @@ _HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 #: Marks between clauses: the first clause of `I am vegan, what can I cook?` tells something.
 _CLAUSE_END = re.compile(r"[,;:–—，、；：،]\W*\w")
 _MAX_PLAIN_WORDS = 12
+#: No clause of so many words is longer; a stored message may have 32,000 characters, and each search reads many.
+_MAX_PLAIN_CHARS = 400
 _MAX_GREETING_CHARS = 40
 _PHRASE = re.compile(r'"([^"]{2,200})"')
 #: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
@@ -62,7 +64,7 @@ def only_asks(text: str) -> bool:
 
 def is_plain(text: str) -> bool:
     """Return whether a text is one clause of at most 12 words and has no number: as a question it only asks."""
-    if any(char.isdigit() for char in text) or _CLAUSE_END.search(text):
+    if len(text) > _MAX_PLAIN_CHARS or any(char.isdigit() for char in text) or _CLAUSE_END.search(text):
         return False
     return len(folded(text)) <= _MAX_PLAIN_WORDS
 
