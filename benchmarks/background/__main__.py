@@ -58,7 +58,8 @@ class Worker:
 @contextmanager
 def running_workers(dsn: str, count: int) -> Iterator[list[Worker]]:
     """Processes that have opened the database."""
-    variables = {"MNEMIC_DATABASE_URL": dsn, "MNEMIC_EMBEDDER": "hash"}
+    # each session of the benchmark has one message
+    variables = {"MNEMIC_DATABASE_URL": dsn, "MNEMIC_EMBEDDER": "hash", "MNEMIC_FORMATION_MIN_MESSAGES": "1"}
     command = [sys.executable, "-m", "mnemic", "worker"]
     with ExitStack() as stack:
         workers = []
