@@ -64,8 +64,8 @@ def running_workers(dsn: str, count: int) -> Iterator[list[Worker]]:
     with ExitStack() as stack:
         workers = []
         for _ in range(count):
-            process = subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE)  # noqa: S603 - our own
-            stack.callback(process.wait)
+            started = subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE)  # noqa: S603 - our own
+            process = stack.enter_context(started)  # closes the pipe and waits
             stack.callback(process.terminate)
             assert process.stderr
             process.stderr.readline()
