@@ -13,7 +13,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
-from psycopg import sql
+from psycopg import Connection, sql
 
 from mnemic import Administration, Mnemic, MnemicError
 from mnemic.state.errors import RefusedCallError
@@ -131,17 +131,24 @@ def _with_a_thread() -> InMemorySaver:
 # -- what happens to the database
 
 
+def _limit_connections(superuser: Connection, clone: Clone, limit: int) -> None:
+    """Limit the connections of this database alone: the role belongs to every test of the server."""
+    superuser.execute(
+        sql.SQL("alter database {} connection limit {}").format(sql.Identifier(clone.name), sql.Literal(limit))
+    )
+
+
 @contextmanager
 def gone(clone: Clone) -> Iterator[None]:
     """It takes no connections, and has ended those that there were."""
     with clone.as_superuser() as superuser:
-        superuser.execute("alter role mnemic_app connection limit 0")
+        _limit_connections(superuser, clone, 0)
         superuser.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where usename = 'mnemic_app' and datname = current_database()"
         )
         yield
-        superuser.execute("alter role mnemic_app connection limit -1")
+        _limit_connections(superuser, clone, -1)
 
 
 @contextmanager
