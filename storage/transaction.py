@@ -186,9 +186,11 @@ def _local_rows(record: type[Row]) -> AsyncRowFactory[Row]:
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:
-    """All rows; where they are many, the loop's other work gets its turn in between."""
+    """Read all rows; after each part of many rows, let the event loop run its other tasks."""
     found = await cursor.fetchmany(_ROWS_AT_ONCE)
     while len(found) < cursor.rowcount:
         await asyncio.sleep(0)
         found += await cursor.fetchmany(_ROWS_AT_ONCE)
+    if len(found) > _ROWS_AT_ONCE:  # what the caller makes of them follows in a callback of its own
+        await asyncio.sleep(0)
     return found
