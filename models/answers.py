@@ -1,4 +1,4 @@
-"""Asks a model, whatever form its answer takes: typed failures with nothing of the content in them, and the price."""
+"""Send one request to a model: raise typed failures without content, and count tokens and price."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ DEGENERATE_RATIO = 30
 DEGENERATE_FROM_BYTES = 2000
 #: No call has more tokens; beyond it, and below 0, a server counts something else.
 MAX_TOKENS = 100_000_000
-#: Stands for what a client keeps to itself: there were calls, and not one can be told from the others.
+#: Replaces an answer that the client does not hand out: it had tool calls, and none of them can be read.
 _LOST = AIMessage("", invalid_tool_calls=[invalid_tool_call()])
 Bound = Runnable[Any, Any]
 Answer = TypeVar("Answer")
 
 
 class StepResult(NamedTuple, Generic[Answer]):
-    """What a step, a turn of one or a chat model answered, and what it cost."""
+    """Answer of a step, of one turn or of a chat model, with its usage."""
 
     output: Answer
     usage: Usage
@@ -49,24 +49,24 @@ async def ask(
     check: str,
     begun: Callable[[], bool] = lambda: False,
 ) -> tuple[AIMessage, Flaw | None, Usage]:
-    """The answer, what kept the model from giving it in full, if anything did, and `spent` with this call added.
+    """Return the answer, its flaw if it is not complete, and `spent` with this call added.
 
-    What passes by itself is asked for again, up to three times in all, until the deadline.
+    A temporary failure is tried again, up to three requests in all, until the deadline.
 
     Args:
-        call: whom is asked.
-        bound: its model, told what to answer.
+        call: the tier's model and its limits.
+        bound: the same model, bound to the output schema or the tools.
         messages: the request.
-        spent: what the work has cost so far.
-        left: what becomes of the work where the request fails, for its error.
-        check: what else makes a provider refuse every request.
-        begun: whether a part of the answer has been shown, so that no second one may follow.
+        spent: usage of the work before this call.
+        left: the state of the work if the request fails, for the error message.
+        check: advice for the error message if the provider refuses every request.
+        begun: returns whether a part of the answer has been shown; then no second request follows.
 
     Raises:
-        ModelError: no answer came over the wire; the message names the kind of failure and what to do.
+        ModelError: no answer arrived; the message names the kind of failure and the remedy.
         ModelOutputError: the provider refused the request itself.
     """
-    import openai  # only ever asked for once a model is in use
+    import openai  # imported only when a model is in use
 
     try:
         with call.noted():
@@ -85,7 +85,7 @@ async def ask(
         failure = failure_of(error, call.endpoint)
     else:
         return answer, _stopped(answer), _counted(spent, _tokens(answer))
-    # Raised out here so that the provider's error, which may quote what was sent, is not chained to it.
+    # Raised outside the handler: the provider's error may quote the request and must not be chained.
     if failure.is_refused:
         raise ModelOutputError(
             f"{spent.model} refused this request for {spent.step}: {stated(failure)}; {left}. {check} "
@@ -96,7 +96,7 @@ async def ask(
 
 
 def is_unreasonable(answer: bytes) -> bool:
-    """Whether this is far too long, or one thing repeated."""
+    """Return whether an answer is far too long, or repeats itself."""
     if len(answer) > MAX_ANSWER_BYTES:
         return True
     return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
@@ -106,25 +106,27 @@ def _calls_of(error: ValidationError) -> tuple[AIMessage, Flaw | None]:
     """Return the calls that langchain-core refused because their arguments are a text, a list or already an object."""
     refused = [row["input"] for row in error.errors(include_url=False) if row["loc"][-1:] == ("args",)]
     texts = [given if isinstance(given, str) else json.dumps(given) for given in refused]
-    calls = [invalid_tool_call(args=text) for text in texts]
-    return (AIMessage("", invalid_tool_calls=calls), None) if calls else (_LOST, BROKEN)
+    if not texts:
+        return _LOST, BROKEN
+    return AIMessage("", invalid_tool_calls=[invalid_tool_call(args=text) for text in texts]), None
 
 
 def _tokens(answer: AIMessage) -> tuple[int, int, int] | None:
-    """In, out, and of those in what the provider had in its cache; None where nobody told."""
-    told = answer.usage_metadata
-    if not told:
+    """Return input, output and cached input tokens; None if the provider reported none."""
+    reported = answer.usage_metadata
+    if not reported:
         return None
-    return told["input_tokens"], told["output_tokens"], told.get("input_token_details", {}).get("cache_read") or 0
+    cached = reported.get("input_token_details", {}).get("cache_read") or 0
+    return reported["input_tokens"], reported["output_tokens"], cached
 
 
 def _counted(spent: Usage, tokens: tuple[int, int, int] | None) -> Usage:
-    is_told = tokens is not None and all(0 <= number <= MAX_TOKENS for number in tokens)
-    input_tokens, output_tokens, cached = tokens if tokens and is_told else (0, 0, 0)
+    is_reported = tokens is not None and all(0 <= number <= MAX_TOKENS for number in tokens)
+    input_tokens, output_tokens, cached = tokens if tokens and is_reported else (0, 0, 0)
     return replace(
         spent,
         calls=spent.calls + 1,
-        untold=spent.untold + (not is_told),
+        untold=spent.untold + (not is_reported),
         input_tokens=spent.input_tokens + input_tokens,
         cached_tokens=spent.cached_tokens + cached,
         output_tokens=spent.output_tokens + output_tokens,
@@ -140,4 +142,6 @@ def _stopped(answer: AIMessage) -> Flaw | None:
         return REFUSED
     if reason in ("length", "max_tokens"):
         return CUT
-    return FILTERED if reason == "content_filter" else None
+    if reason == "content_filter":
+        return FILTERED
+    return None

@@ -1,4 +1,4 @@
-"""The chat models that the settings name or the host gives, made when first needed, and how they are asked."""
+"""Make the chat models that the settings name or the host passes, each at its first use, and describe their calls."""
 
 import asyncio
 import threading
@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
 
 OFFLINE_LABEL = "offline rules"
-#: What a model is made with whose tokens no host that streams its graph may show, nor make it stream: a tool call that
-#: breaks off is completed silently then (langchain-core's `parse_partial_json`), and half of a text would pass for all.
+#: Arguments of a model whose tokens no host may show while its graph streams. It does not stream either: in a stream
+#: langchain-core completes a tool call that breaks off (`parse_partial_json`), and half a text would pass for a whole.
 HIDDEN: Mapping[str, Any] = MappingProxyType({"tags": ["nostream"], "disable_streaming": True})
 
 
 class UnderWay(NamedTuple):
-    """A request to a model that has not been answered yet."""
+    """A request to a model that has no answer yet."""
 
     step: str
     model: str
@@ -41,20 +41,20 @@ class UnderWay(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A tier's model, asked for a step."""
+    """One call of a tier's model for a step."""
 
-    #: None where the offline rules do its work.
+    #: None if the offline rules do its work.
     model: "BaseChatModel | None"
-    #: The record of what its requests will have cost.
+    #: The usage that its requests add to.
     spent: Usage
     endpoint: Endpoint
-    #: Seconds for an answer, from the first request for it to its last word.
+    #: Seconds for an answer, from its first request to its last token.
     deadline: float
     _under_way: dict[object, UnderWay] = field(default_factory=dict)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """The request stands among those under way until the block ends."""
+        """List the request among those under way until the block ends."""
         token = object()
         self._under_way[token] = UnderWay(self.spent.step, self.spent.model, time.monotonic())
         try:
@@ -64,11 +64,11 @@ class Call:
 
 
 class ChatModels:
-    """The models of the tiers `fast`, `slow` and `agent`; what settings name is not made before it is needed.
+    """The models of the tiers `fast`, `slow` and `agent`, each made at its first use.
 
     Args:
-        settings: name them.
-        given: those that the host has made, each by its tier and the name that it has in the settings.
+        settings: their names and limits.
+        given: models that the host has made, by tier and by their name in the settings.
     """
 
     def __init__(
@@ -81,22 +81,22 @@ class ChatModels:
         self._under_way: dict[object, UnderWay] = {}
 
     def with_settings(self, settings: Settings) -> Self:
-        """The models these settings name, such as those of one agent; what either has made both use.
+        """Return the models of other settings, such as those of one agent; models already made are shared.
 
-        Of the settings of models only their names may differ.
+        Only the names of models may differ.
         """
         other = copy(self)
         other.settings = settings
         return other
 
     def get(self, tier: Tier, *, shown: bool = False) -> "BaseChatModel | None":
-        """The model of a tier; None where the offline rules do its work.
+        """Return the model of a tier; None if the offline rules do its work.
 
-        The first call reads files for a second or two, so that a coroutine makes it in a thread.
+        The first call reads files for a second or two: a coroutine must call it in a thread.
 
         Args:
-            tier: which one.
-            shown: whether a host that streams its graph shows the words as they come.
+            tier: `fast`, `slow` or `agent`.
+            shown: whether a host that streams its graph shows the tokens of this model.
 
         Raises:
             ConfigurationError: the provider is unknown, not installed, or lacks a key.
@@ -107,16 +107,15 @@ class ChatModels:
         with self._making:
             if (tier, name, shown) not in self._made:
                 given = self._given.get((tier, name))
-                self._made[tier, name, shown] = (
-                    self._make(tier, name, shown) if given is None else given if shown else _hidden(given)
-                )
+                model = self._make(tier, name, shown) if given is None else given
+                self._made[tier, name, shown] = model if shown else _hidden(model)
             return self._made[tier, name, shown]
 
     def require_packages(self) -> None:
-        """Refuse a configured model whose provider is unknown or not installed; nothing of a provider is imported.
+        """Raise if the provider of a configured model is unknown or not installed, without importing it.
 
         Raises:
-            ConfigurationError: with the setting and the package.
+            ConfigurationError: names the setting and the package.
         """
         for tier in get_args(Tier):
             name = self.settings.model_for(tier)
@@ -124,18 +123,18 @@ class ChatModels:
                 _require_package(_setting(tier), name)
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
-        """As `get`, off the event loop, with all that a request for this step needs besides."""
+        """Return the model of a tier off the event loop, with usage, endpoint and deadline of this call."""
         name = self.settings.model_for(tier)
         model = await asyncio.to_thread(self.get, tier, shown=shown)
         spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
     def under_way(self) -> list[UnderWay]:
-        """The requests that have not been answered yet, the oldest first."""
+        """Return the requests that have no answer yet, the oldest first."""
         return [*self._under_way.values()]
 
     def describe(self) -> str:
-        """What forms the memories: `offline rules`, or the names of the fast and the slow model."""
+        """Name the models that form memories: `offline rules`, or the fast and the slow model."""
         names = dict.fromkeys([self.settings.model_for("fast"), self.settings.model_for("slow")])
         return " / ".join(OFFLINE_LABEL if name == OFFLINE else name for name in names)
 
@@ -145,7 +144,7 @@ class ChatModels:
         return Endpoint(name, f"{_setting(tier)}{own}", url)
 
     def _make(self, tier: Tier, name: str, shown: bool) -> "BaseChatModel":
-        # Here and not above: a second of imports that offline use never pays.
+        # Imported here: it takes a second that the offline rules never need.
         from langchain.chat_models import init_chat_model
 
         setting, settings = _setting(tier), self.settings
@@ -164,16 +163,16 @@ class ChatModels:
             raise ConfigurationError(f"{setting} is {name!r}, and its package is missing: {error}") from None
         except ValidationError as error:
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-            told = "; ".join(dict.fromkeys(str(problem["msg"]) for problem in problems))
-            raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {told}") from None
-        except Exception as error:  # noqa: BLE001 - every provider has errors of its own, such as for missing credentials
-            told = str(error).partition("\n")[0] or type(error).__name__
-            raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {told}") from None
-        return model if shown else _hidden(model)
+            reason = "; ".join(dict.fromkeys(str(problem["msg"]) for problem in problems))
+            raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {reason}") from None
+        except Exception as error:  # noqa: BLE001 - every provider has errors of its own, such as for missing keys
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {reason}") from None
+        return model
 
 
 def name_of(given: object) -> str:
-    """What a model that the host has made is called in settings, usage and messages, such as `ChatXAI:grok-4`."""
+    """Name a model that the host has made, as settings, usage and messages show it, such as `ChatXAI:grok-4`."""
     model = next((name for key in ("model_name", "model", "model_id") if (name := getattr(given, key, None))), "own")
     return f"{type(given).__name__}:{model}"
 
@@ -185,7 +184,7 @@ def _setting(tier: Tier) -> str:
 def _require_package(setting: str, name: str) -> None:
     from langchain.chat_models import base
 
-    # LangChain's own list, which it exports under no public name: without it the first request finds what is missing
+    # LangChain's own list, which has no public name; without it a missing package shows at the first request
     providers: Mapping[str, tuple[Any, ...]] = getattr(base, "_BUILTIN_PROVIDERS", {})
     provider = name.partition(":")[0].replace("-", "_").lower()
     if providers and provider not in providers:
@@ -204,19 +203,18 @@ def _hidden(model: "BaseChatModel") -> "BaseChatModel":
 
 
 def _arguments(provider: str, settings: Settings) -> dict[str, Any]:
-    """What every model is made with, in the words of its provider's package."""
+    """Return the arguments that every model gets, under the names of its provider's package."""
     timeout, most = settings.model_timeout_seconds, settings.max_output_tokens
     if provider == "ollama":
         return {"client_kwargs": {"timeout": timeout}, "num_predict": most}
-    if (
-        provider == "openai"
-    ):  # of an endpoint of one's own it does not ask for the tokens of a streamed answer by itself
+    if provider == "openai":
+        # without `stream_usage` the client requests no usage of a streamed answer from a custom endpoint
         return {"timeout": timeout, "max_retries": 0, "max_tokens": most, "stream_usage": True}
     return {"timeout": timeout, "max_retries": 0, "max_tokens": most}
 
 
 def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
-    """`api_key` and, where one is set, `base_url` for a client of langchain-openai.
+    """Return `api_key` and, if one is set, `base_url` for a client of langchain-openai.
 
     Raises:
         ConfigurationError: neither a key nor a base URL is set; the message names the setting that needs them.
@@ -232,5 +230,5 @@ def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
 
 
 async def offline(module: str, name: str) -> Any:
-    """What stands in for a model, imported when it is first needed: 0.1 s that a configured one never costs."""
+    """Import a replacement of a model at its first use, which saves 0.1 s if a model is configured."""
     return getattr(await asyncio.to_thread(import_module, f"mnemic.models.offline.{module}"), name)

@@ -1,4 +1,4 @@
-"""What went wrong with a request to a model: what it is called, what to do about it, and whether to ask again."""
+"""Classify failed requests to a model: the kind of failure, the remedy, and whether another request may succeed."""
 
 import random
 import re
@@ -11,40 +11,40 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from mnemic.policy.text.words import word_set
 
-#: Requests for one answer. Most of what passes by itself, a limit of requests or a server that starts anew, does so
+#: Requests for one answer. Most temporary failures, a rate limit or a server that restarts, pass
 #: within seconds.
 MOST_REQUESTS: Final = 3
-#: Seconds between them: the first pause, the longest, and the longest that a server may ask for.
+#: Seconds between requests: the first pause, the longest, and the longest that a server may request.
 FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 8.0
 _LONGEST_ASKED: Final = 60.0
 #: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
-#: What was sent is at fault, and not who sent it or when: too long for most servers is a plain 400.
+#: The request itself is at fault, not the key or the moment: most servers report a long input as a plain 400.
 _REFUSED = frozenset({400, 413, 422})
-#: Codes of providers that say so under another status.
+#: Codes of providers that report the same under another status.
 _CONTENT_CODES = word_set(
     "content_filter content_policy_violation context_length_exceeded invalid_prompt string_above_max_length"
 )
 #: Under status 429, which passes; this does not.
 _QUOTA_CODES = word_set("insufficient_quota billing_hard_limit_reached billing_not_active")
 _UNKNOWN_MODEL = "model_not_found"
-#: A server says so of a lock that it did not get.
+#: The status of a server that did not get a lock.
 _CONFLICT = 409
 
 
 class Endpoint(NamedTuple):
-    """Which model is asked, where, and by which settings: what an error names."""
+    """The model of a request, its address and its settings, as errors name them."""
 
     #: Such as `openai:gpt-5-mini`.
     name: str
     #: Such as `MNEMIC_FAST_MODEL`.
     setting: str
-    #: The base URL that the settings give it; None: the provider's own.
+    #: The base URL from the settings; None for the provider's own.
     url: str | None = None
 
     def fill(self, advice: str) -> str:
-        """An advice with the names of the settings that it is about."""
+        """Return an advice with the names of this endpoint's settings."""
         of_openai = self.name.startswith("openai:")
         key = "MNEMIC_API_KEY" if of_openai else f"the key of {self.name.partition(':')[0]}"
         place = f", which is {without_login(self.url)}" if self.url else ""
@@ -53,15 +53,15 @@ class Endpoint(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why no answer came. Never the client's own message, which may quote what was sent."""
+    """The reason for a missing answer. Never the client's own message, which may quote the request."""
 
     #: Such as `rate limit (HTTP 429)`.
     problem: str
-    #: What to do, by the names of settings.
+    #: The remedy, with the names of settings.
     advice: str
-    #: Whether the same request will be refused again, however long one waits; one of half as many texts may not be.
+    #: Whether the same request will always be refused; one with half of the texts may not be.
     is_refused: bool
-    #: Whether it may pass by itself.
+    #: Whether it is temporary.
     passes: bool
     #: Whether a setting is wrong, so that no request succeeds until it is corrected.
     is_misconfigured: bool
@@ -111,7 +111,7 @@ _KINDS: Final = (
     _QUOTA,
     _PATH,
     _REQUEST,
-    # what clients raise at an answer that is not of the protocol: a page of HTML, no choices
+    # raised by clients for an answer outside the protocol: a page of HTML, no choices
     _Kind(
         *("an answer that is not of the protocol", (TypeError, ValueError, AttributeError, LookupError), 0),
         "correct {address}: what answers there is no such API",
@@ -121,7 +121,7 @@ _KINDS: Final = (
 
 
 def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
-    """What an error of any provider's client is."""
+    """Return the failure of an error that any provider's client raised."""
     status, code = _status(error), _code(error)
     kind = _kind(error, status, code)
     is_refused = isinstance(error, provider.ContextOverflowError | provider.ModelInvalidRequestError)
@@ -136,16 +136,16 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
 
 
 def stated(failure: Failure) -> str:
-    """`key refused (HTTP 401): correct MNEMIC_API_KEY`."""
+    """Join problem and advice, as in `key refused (HTTP 401): correct MNEMIC_API_KEY`."""
     return f"{failure.problem}: {failure.advice}" if failure.advice else failure.problem
 
 
 def tries(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> AsyncRetrying:
-    """Asks up to three times for what passes by itself.
+    """Return a retry policy: up to three requests if the failure is temporary.
 
     Args:
-        endpoint: whom is asked.
-        begun: whether a part of the answer has been shown, so that no second one may follow.
+        endpoint: the model and its address.
+        begun: returns whether a part of the answer has been shown; then no second request follows.
     """
 
     def may_pass(error: BaseException) -> bool:
@@ -160,11 +160,11 @@ def tries(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> Asyn
 
 
 def pause_before(error: object, request: int) -> float:
-    """Seconds to wait before another request: what the server asks for, else longer each time.
+    """Return the seconds to wait before another request: the server's own figure, or longer each time.
 
     Args:
-        error: what the last one ended with.
-        request: its number, from 1.
+        error: the error of the last request.
+        request: the number of the last request, from 1.
     """
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -179,7 +179,7 @@ def pause_before(error: object, request: int) -> float:
 
 
 def without_login(url: str) -> str:
-    """An address without the name and password that may stand in it, and without a query."""
+    """Return an address without login and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -190,7 +190,7 @@ def _kind(error: Exception, status: int | None, code: str | None) -> _Kind:
     if status == 404:
         if code == _UNKNOWN_MODEL:
             return _MODEL
-        # an API says in its own form what it does not know; a web server knows nothing of that form
+        # an API describes the missing thing in its own form; a plain web server does not
         body = getattr(error, "body", None)
         if body is not None and not (isinstance(body, dict) and "message" in body):
             return _PATH
@@ -199,14 +199,14 @@ def _kind(error: Exception, status: int | None, code: str | None) -> _Kind:
         return found
     if status:
         return _SERVER if status >= 500 or status == _CONFLICT else _REQUEST
-    # an error of a provider's own class, which is named where nothing better is known
+    # an error of a provider's own class, which is named if nothing better is known
     name = type(error).__name__
     by_name = "timeout" if "Timeout" in name else "no connection" if "Connect" in name else None
     return next((kind for kind in _KINDS if kind.name == by_name), _Kind(name, (), 0, "look at {setting}"))
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status, where the clients of providers keep it."""
+    """Return the HTTP status, if the provider's client keeps one."""
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
 

@@ -1,4 +1,4 @@
-"""Models and embedder that the host has made itself, in the place of names."""
+"""Models and the embedder that the host has made, passed in place of their names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
 
 
 class Given(NamedTuple):
-    """What the host has made."""
+    """Models and embedder of the host."""
 
-    #: Each by its tier and the name that it has in the settings.
+    #: Models by tier and by their name in the settings.
     models: "Mapping[tuple[Tier, str], BaseChatModel]" = MappingProxyType({})
     embeddings: "Embeddings | None" = None
 
@@ -25,7 +25,7 @@ NOTHING_GIVEN: Final = Given()
 
 
 def taken_apart(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
-    """The settings among arguments, with names where the host has given objects, and these.
+    """Split arguments into settings, with names in place of the host's objects, and these objects.
 
     Raises:
         ConfigurationError: an object is no chat model, or no embedder.

@@ -1,4 +1,4 @@
-"""Reads the record that a step asked for out of a model's text, and mends values that have one meaning."""
+"""Read the output of a step out of a model's text, and mend values that have one meaning."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a language model once answered, given again by an OpenAI-compatible server on the loopback address.
+"""Replay recorded answers of a language model with an OpenAI-compatible server on the loopback address.
 
 A record is a file of JSON lines `{"key", "session", "step", "answer"}`. The key stands for the whole request, so that a
 request that reads otherwise has no answer; no text of a prompt is in the file.
@@ -23,7 +23,7 @@ Request = dict[str, Any]
 Response = tuple[int, str, bytes]
 
 _ASKED: Final = ("messages", "tools", "response_format")
-#: Gone for good: no client asks again.
+#: Status 410: no client sends the request again.
 _NOT_RECORDED: Final = 410
 
 
@@ -69,7 +69,7 @@ class LoopbackServer(ABC):
 
     @abstractmethod
     def reply_to(self, path: str, request: Request) -> Response:
-        """What is sent back; ConnectionAbortedError hangs up."""
+        """Return the response; ConnectionAbortedError closes the connection instead."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -87,15 +87,15 @@ class Exchange(NamedTuple):
     """One answer of a record."""
 
     key: str
-    #: The conversation that it was asked for.
+    #: The conversation of the request.
     session: str
-    #: The name of the output's schema; of a turn with tools the first words that it was told.
+    #: The name of the output's schema; for a turn with tools, the first words of its prompt.
     step: str
     #: A JSON object as it is, any other text as a string, tool calls as `{"tool_calls": [...], "content": ...}`.
     answer: Any
 
     def message(self, request: "Request") -> dict[str, Any]:
-        """As it comes over the wire, for this request."""
+        """Return the response to this request."""
         if isinstance(self.answer, dict) and "tool_calls" in self.answer:
             return {"role": "assistant", **self.answer}
         numbers = {text: number for number, text in _known(request)}
@@ -105,10 +105,10 @@ class Exchange(NamedTuple):
 
 
 def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchange:
-    """A request and the message that answered it, as a record keeps them.
+    """Return a request and its answer as a record keeps them.
 
-    Which stored facts a decision is shown, and in what order, hangs on the embedder's last digits, and these on the
-    processor. So an answer names them by their words, and they are no part of the key.
+    The stored facts in the request of a decision, and their order, depend on the embedder's last digits, and these on
+    the processor. So an answer names stored facts by their words, and they are no part of the key.
     """
     messages = [{**said, "content": KNOWN_LINE.sub("", str(said.get("content")))} for said in request["messages"]]
     asked = json.dumps(
@@ -121,13 +121,13 @@ def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchang
 
 
 def _known(request: Request) -> list[tuple[int, str]]:
-    """The stored facts that a decision is shown, by their numbers."""
+    """Return the stored facts in the request of a decision, by their numbers."""
     shown = (match.groups() for said in request["messages"] for match in KNOWN_LINE.finditer(str(said.get("content"))))
     return [(int(number), text) for number, text in shown if number]
 
 
 def _renamed(answer: Any, name: Callable[[Any], Any]) -> Any:
-    """An answer whose decisions name what is known otherwise; what has no such name is left out."""
+    """Return an answer with other names for the stored facts; a decision about an unnamed fact is left out."""
     decisions = answer.get("decisions") if isinstance(answer, dict) else None
     if not isinstance(decisions, list) or not all(isinstance(one, dict) for one in decisions):
         return answer
@@ -145,7 +145,7 @@ def _renamed_known(known: Any, name: Callable[[Any], Any]) -> Any:
 
 
 def answered(message: dict[str, Any]) -> Any:
-    """What a message answers."""
+    """Return the answer in a message."""
     text = message.get("content") or ""
     if calls := message.get("tool_calls"):
         return {"tool_calls": calls, "content": text}
@@ -157,7 +157,7 @@ def answered(message: dict[str, Any]) -> Any:
 
 
 def read_record(path: Path) -> list[Exchange]:
-    """The record in a file.
+    """Read a record from a file.
 
     Raises:
         ConfigurationError: there is none, or a line of it is no answer.
@@ -169,11 +169,11 @@ def read_record(path: Path) -> list[Exchange]:
 
 
 class Replay(LoopbackServer):
-    """Serves a record. Leaving it raises where a request was not in the record, whatever became of that.
+    """Serve a record. Leaving the block raises if a request was not in the record, even if its error was handled.
 
     Args:
         record: the answers.
-        remedy: what to do where one is missing.
+        remedy: advice for the error if an answer is missing.
         otherwise: gives the message for a request that is not in the record, or None.
     """
 
@@ -185,20 +185,20 @@ class Replay(LoopbackServer):
     ) -> None:
         super().__init__()
         self.session = ""
-        #: What was asked and answered, in the order of the answers.
+        #: Requests with their answers, in the order of the answers.
         self.exchanges: list[tuple[Request, Exchange]] = []
         self.missing: Counter[str] = Counter()
         self._record = {known.key: known for known in record}
         self._remedy, self._otherwise = remedy, otherwise
 
     def settings(self) -> dict[str, Any]:
-        """Settings of a `Mnemic` whose language models this is; a record is made with the embedder named here."""
+        """Return settings that use this server as every language model, and the embedder that records are made with."""
         name = "openai:recorded"
         models = {"fast_model": name, "slow_model": name, "base_url": self.base_url, "api_key": "none"}
         return {**models, "structured_output": "json_schema", "embedder": "minilm"}
 
     def reply_to(self, path: str, request: Request) -> Response:
-        """The recorded answer, or a refusal that says to record anew."""
+        """Return the recorded answer, or an error whose remedy is to record again."""
         asked = exchange(request, self.session, {})
         known = self._record.get(asked.key)
         message = known.message(request) if known else self._otherwise and self._otherwise(asked, request)
@@ -225,7 +225,7 @@ def _handler(server: LoopbackServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             sent = self.rfile.read(length)
-            if len(sent) < length:  # the client was killed, or gave up, before it had sent it all
+            if len(sent) < length:  # the client was killed, or gave up, before the end of its request
                 self.close_connection = True
                 return
             try:
@@ -237,10 +237,10 @@ def _handler(server: LoopbackServer) -> type[BaseHTTPRequestHandler]:
                     self.send_header("retry-after-ms", "1")  # clients try again at once
                 self.end_headers()
                 self.wfile.write(body)
-            except ConnectionError:  # the answer hangs up, or the client had given up
+            except ConnectionError:  # the connection was closed by the answer or by the client
                 self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of http.server
-            """Silence."""
+            """Log nothing."""
 
     return Handler

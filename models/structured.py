@@ -1,4 +1,4 @@
-"""Steps with structured output: it survives what models and clients do wrong, by one repair, or is a typed failure."""
+"""Run steps with structured output: one repair mends a wrong answer; a second wrong answer is a typed failure."""
 
 import asyncio
 import inspect
@@ -22,11 +22,11 @@ from mnemic.state.errors import ConfigurationError, ModelOutputError
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need; a test holds it
 
-#: Schema problems named in the repair; more of them say nothing new.
+#: Schema problems named in the repair; more of them would not help the model.
 MAX_NAMED_PROBLEMS = 5
 
 _LEFT = "the messages stay pending"
-#: Stands for arguments that are no JSON.
+#: Replaces arguments that are no JSON.
 _UNREADABLE = "{"
 _CHECK = "A wrong model or way of structured output looks the same: check MNEMIC_STRUCTURED_OUTPUT"
 
@@ -34,23 +34,23 @@ _CHECK = "A wrong model or way of structured output looks the same: check MNEMIC
 async def run_step(
     step: Step[In, Record], step_input: In, models: ChatModels, check: Callable[[Record], Flaw | None] | None = None
 ) -> StepResult[Record]:
-    """Does a step with the model of its tier, or by its rule where there is none, and counts its one or two calls.
+    """Run a step with the model of its tier, or by its rule if there is none, and count its one or two calls.
 
     A configured model that fails is never replaced by the rule.
 
     Args:
-        check: finds what no schema tells of an answer; its flaw is repaired and raised like any other. A partial answer
-            is returned if its repair brings no better one. A rule is not checked, for asking it again changes nothing.
+        check: finds flaws that the schema cannot express; they are repaired and raised like any other. A partial answer
+            is returned if its repair brings no better one. The output of a rule is not checked.
 
     Raises:
-        ModelError: no usable answer came over the wire; the message names the kind of failure.
+        ModelError: no answer arrived; the message names the kind of failure.
         ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
         ConfigurationError: the tier's model cannot be made, or its provider has no structured output.
     """
     call = await models.for_call(step.tier, step.prompt.name)
     spent, method = call.spent, models.settings.structured_output
     if call.model is None:
-        # a tenth of a second for a full batch, which an event loop must not stand still for
+        # a tenth of a second for a full batch, which must not block the event loop
         return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
     schema = (
         deepcopy(offering(step.output, step_input.categories, several_groups=len(step_input.people.groups) > 1))
@@ -60,7 +60,7 @@ async def run_step(
     bound = call.model if method == "text" else _bind(call.model, schema, method)
     messages, repairs = step.messages(step_input), 0
     partial: Record | None = None
-    if method == "text":  # in the same message, for some models take no two of a user in a row
+    if method == "text":  # in the same message: some models refuse two user messages in a row
         messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
     while True:
         answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
@@ -82,10 +82,10 @@ async def run_step(
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
-    """The model told what to answer, without its provider's parser.
+    """Bind the model to the output schema, without its provider's parser.
 
-    Those parsers differ in what they let pass (half a JSON object, an empty one), quote the answer in their errors and
-    lose the usage. A schema as a dict keeps the OpenAI client from parsing too.
+    Those parsers accept different things (half a JSON object, an empty one), quote the answer in their errors and lose
+    the usage. A schema as a dict keeps the OpenAI client from parsing too.
     """
     takes_strict = "strict" in inspect.signature(model.with_structured_output).parameters
     options: dict[str, Any] = {"strict": True} if takes_strict and method == "json_schema" else {}
@@ -156,7 +156,7 @@ def _has_entries(record: StepOutput) -> bool:
 def _broke_schema(error: ValidationError) -> Flaw:
     named: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
-        # the name of a field that the schema has not is the answer's own and stays out
+        # an unknown field name is part of the answer's content and must not be repeated
         place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
         named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
     return Flaw("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named[:MAX_NAMED_PROBLEMS])))

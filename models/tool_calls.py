@@ -1,6 +1,6 @@
-"""A model's next message where it may call tools: a turn of a refinement, or the agent's own words to its user.
+"""Get the next message of a model that may call tools: a turn of a refinement, or the agent's answer to its user.
 
-Its calls are read so that each can be executed or refused, and sent back.
+Every call in it can be executed or refused, and sent back to the model.
 """
 
 import asyncio
@@ -32,42 +32,42 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
-#: What providers take in a request as the name of a function, and as the number of a call.
+#: Function names and call ids that providers accept in a request.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-#: Stands for a name that could not be sent back; no tool is called so.
+#: Replaces a name that could not be sent back; no tool has it.
 NO_NAME = "unreadable"
-#: What is said beside the calls helps only the model itself, and is sent back with every later turn.
+#: Characters kept of the text around the calls. It helps only the model, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
-#: Calls of one answer in a conversation; one caught in a loop makes hundreds.
+#: Maximum number of calls in one answer; a model caught in a loop makes hundreds.
 _MOST_SPOKEN: Final = 16
-#: What else makes a provider refuse every request in which tools are offered.
+#: Advice if the provider refuses every request with tools.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 _AS_BEFORE: Final = "the conversation is as it was before this answer"
 
 
 async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models: ChatModels) -> StepResult[Turn]:
-    """The next turn of a refinement, with the agent's model, or by its rule where there is none.
+    """Return the next turn of a refinement, from the agent's model or from the offline rule.
 
-    The tools are shown to the model, not called. Every call counts, those that can be read first. A call whose
-    arguments are no JSON object, or far too long, has None instead, and so has each call of an answer that was cut off.
-    An answer that is refused, filtered or empty is a turn without calls.
+    The tools are shown to the model, not called. The turn holds every call, readable ones first. The arguments are None
+    if they are no JSON object, are far too long, or belong to an answer that was cut off. An answer that is refused,
+    filtered or empty is a turn without calls.
 
     Raises:
-        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelError: no answer arrived; the message names the kind of failure.
         ModelOutputError: the provider refused the request itself.
         ConfigurationError: the model cannot be made, or takes no tools.
     """
     call = await models.for_call(REFINE.tier, REFINE.prompt.name)
     if call.model is None:
-        # 20 ms for 350 memories, which an event loop must not stand still for
+        # 20 ms for 350 memories, which must not block the event loop
         return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), call.spent)
     messages = [*REFINE.messages(step_input), *_sent_back(step_input.turns)]
     bound, left = _offering(call.model, tools), "this turn changed nothing"
     answer, flaw, spent = await ask(call, bound, messages, call.spent, left=left, check=_CHECK)
     if flaw in (REFUSED, FILTERED):
         return StepResult(Turn(), spent)
-    start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # of a longer one no more is cleaned
+    start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # the rest of a longer text is dropped without being cleaned
     text = clip_text(clean_text(start), MAX_TEXT_CHARS)
     taken = {call.id for turn in step_input.turns for call in turn.calls}
     return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, taken))), spent)
@@ -76,21 +76,21 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
 async def run_answer(
     messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], models: ChatModels, subagent: str | None = None
 ) -> StepResult[AIMessage]:
-    """The agent's next message in a conversation, by its model, or by the offline rules where there is none.
+    """Return the agent's next message in a conversation, from its model or from the offline rules.
 
-    Without tools it calls none, whatever it answers, and never more than 16. Every call in it can be sent back and told
-    from the others of the conversation. One whose arguments cannot be read, or broke off, has none; each of our tools
-    refuses that and says what is missing.
+    The message has at most 16 calls, and none if no tools are offered. Every call can be sent back and has an id of its
+    own in the conversation. A call has no arguments if they cannot be read or broke off; each of our tools then refuses
+    it with an error that names the missing argument.
 
     Args:
         messages: the conversation.
-        tools: what the model may call.
+        tools: the tools that the model may call.
         models: the agent's own.
-        subagent: as whom it speaks, under whose name its tokens are recorded and whose words no host shows; None: as
-            the agent.
+        subagent: the subagent that the answer belongs to, for the usage record; its tokens are not streamed to the
+            host. None for the agent itself.
 
     Raises:
-        ModelError: no answer came over the wire; the message names the kind of failure.
+        ModelError: no answer arrived; the message names the kind of failure.
         ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
         ConfigurationError: the model cannot be made, or takes no tools.
     """
@@ -110,7 +110,7 @@ async def run_answer(
             "Say it again, or in other words",
             spent=spent,
         )
-    if not tools:  # a call that was not offered is none
+    if not tools:  # a call of a tool that was not offered is dropped
         return StepResult(AIMessage(answer.content, id=answer.id), spent)
     taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
     calls = [_sent(call) for call in islice(_calls(answer, flaw, taken, streamed.broken()), _MOST_SPOKEN)]
@@ -137,13 +137,13 @@ def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
 def _calls(
     answer: AIMessage, flaw: Flaw | None, taken: set[str], broken: frozenset[str] = frozenset()
 ) -> Iterator[ToolCall]:
-    """The calls of an answer, each with a name and a number that can be sent back.
+    """Return the calls of an answer, each with a name and an id that can be sent back.
 
     Args:
         answer: a model's.
-        flaw: what kept it from answering in full.
-        taken: the numbers of earlier calls of the batch, which none of these may have; those of these are added.
-        broken: the numbers of calls whose arguments broke off.
+        flaw: the reason if the answer is not complete.
+        taken: ids of earlier calls, which no new call may have; the ids of these calls are added.
+        broken: ids of calls with arguments that broke off.
     """
     if flaw in (REFUSED, FILTERED):
         return
@@ -159,24 +159,24 @@ def _calls(
 
 
 def _read_out(call: InvalidToolCall) -> dict[str, Any] | None:
-    """Return arguments that stand whole in a code fence or before further text; an object that broke off is none."""
+    """Return arguments that are complete in a code fence or before further text; None for an object that broke off."""
     is_named, text = bool(call["name"]), call["args"] or ""
     return leading_object(text) if is_named and not is_unreasonable(text.encode(errors="replace")) else None
 
 
 def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
-    """Arguments only where they can be sent back: no NaN, no half characters, not nested without end or too long."""
+    """Return arguments if they can be sent back: no NaN, no half characters, no endless nesting, not too long."""
     name = made["name"] if made["name"] and _NAME.fullmatch(made["name"]) else NO_NAME
     try:
         text = json.dumps(arguments)
         read: dict[str, Any] | None = None if is_unreasonable(text.encode()) else from_json(text, allow_inf_nan=False)
-    except (TypeError, ValueError, RecursionError):  # a TypeError: what a provider's package makes of its own types
+    except (TypeError, ValueError, RecursionError):  # a TypeError: for values of a provider's own types
         read = None
     return ToolCall(id=made["id"] or "", name=name, arguments=read)
 
 
 def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
-    """What was called so far and answered. Arguments that could not be read are left out."""
+    """Return the calls so far and their results. Arguments that could not be read are left out."""
     for turn in turns:
         if turn.calls:
             yield AIMessage(turn.text, tool_calls=[_sent(call) for call in turn.calls])
@@ -189,14 +189,14 @@ def _sent(call: ToolCall) -> SentCall:
 
 
 class _Streamed(AsyncCallbackHandler):
-    """Keeps the calls as they came where a host makes the model stream.
+    """Keep the arguments of calls as they arrived, if a host makes the model stream.
 
     langchain-core completes arguments that broke off (`parse_partial_json`), and half of a memory would pass for the
-    whole of it.
+    whole.
     """
 
     def __init__(self) -> None:
-        #: Whether anything has come, which a host may have shown.
+        #: Whether a token has arrived, which a host may have shown.
         self.begun = False
         self._chunks: list[AIMessageChunk] = []
 
@@ -209,7 +209,7 @@ class _Streamed(AsyncCallbackHandler):
             self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
 
     def broken(self) -> frozenset[str]:
-        """The ids of calls whose arguments are no whole JSON."""
+        """Return the ids of calls with arguments that are no complete JSON."""
         whole = reduce(add, self._chunks) if self._chunks else AIMessageChunk(content="")
         return frozenset(str(call["id"]) for call in whole.tool_call_chunks if not _is_json(call["args"] or "{}"))
 

@@ -1,4 +1,4 @@
-"""Tries the configured models: one small call for each thing that they are needed for."""
+"""Try the configured models with one small call for each capability that they need."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ _TALK: Final = "Count from one to twenty, in words."
 
 
 class Boats(StepOutput):
-    """Whose boats, and how many."""
+    """The owner of boats, and their number."""
 
     owner: str
     boats: int
@@ -45,33 +45,33 @@ class _Task(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """What came of one call."""
+    """The result of one call."""
 
     #: Such as `openai:gpt-5-mini, structured output`.
     name: str
     ok: bool
     seconds: float
-    #: Tokens in and out, and dollars where the settings name a price.
+    #: Tokens in and out, and dollars if the settings name a price.
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
-    #: What was found, or what to do.
+    #: The finding, or the remedy.
     note: str = ""
 
 
 @tool
 def look_up(subject: str) -> str:
-    """Looks up what is known about a subject."""
+    """Looks up facts about a subject."""
     raise NotImplementedError  # it is offered, and never run
 
 
 async def try_models(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncIterator[Tried]:
-    """Each model that the settings name once for what its tiers do, then the embedder.
+    """Try each configured model once for every capability of its tiers, then the embedder.
 
-    Structured output for what `fast` and `slow` do, tools and a stream for `agent`. Where structured output fails, the
-    other ways are tried, and the note names one that works.
+    `fast` and `slow` need structured output, `agent` needs tools and a stream. If structured output fails, the other
+    methods are tried, and the note names one that works.
     """
-    # a model caught in a loop is to be done with soon; one that thinks aloud needs some
+    # few tokens, so that a model caught in a loop ends soon; a model that thinks aloud needs some
     settings = settings.model_copy(update={"max_output_tokens": min(_MOST_TOKENS, settings.max_output_tokens)})
     models = ChatModels(settings, given.models)
     done: set[tuple[str, bool]] = set()

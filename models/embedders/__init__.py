@@ -1,4 +1,4 @@
-"""Embedders: what makes vectors of texts, chosen by the settings or given by the host."""
+"""Embedders, which turn texts into vectors: chosen by the settings or passed by the host."""
 
 import asyncio
 import re
@@ -23,22 +23,22 @@ _WORD = re.compile(r"\w+")
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors."""
+    """An embedder: turns texts into unit vectors."""
 
-    #: Whether this process works the vectors out itself, and asks nobody who might not answer.
+    #: Whether this process computes the vectors itself, without a service that may not answer.
     local: bool
-    #: Which cosines mean the same, a case for the decision step, or a neighbour, with this model.
+    #: Cosines of this model that mean a duplicate, a case for the decision step, or a neighbour.
     bands: Bands
 
     @property
     def name(self) -> str:
-        """Model and what else decides the vector; stored with each one, and only equal names are compared.
+        """Name of the model and of everything else that decides a vector. Only vectors of equal names are compared.
 
-        It is final once something was embedded.
+        It is final once a text was embedded.
         """
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One unit vector for each text, in order.
+        """Return one unit vector for each text, in order.
 
         Raises:
             EmbeddingInputError: the model refused these texts, or a vector is missing, zero or not finite.
@@ -48,9 +48,9 @@ class Embedder(Protocol):
 
 
 def make_embedder(settings: Settings, given: "Embeddings | None" = None) -> Embedder:
-    """Makes and, for `minilm`, loads the embedder: 0.3 s and 200 MB that an unused one should not cost.
+    """Make the embedder and, for `minilm`, load its model, which takes 0.3 s and 200 MB.
 
-    It reads files, so that a coroutine calls it in a thread.
+    It reads files: a coroutine must call it in a thread.
 
     Raises:
         ConfigurationError: the name is unknown, a package is missing, or there is no key or base URL.
@@ -89,7 +89,7 @@ def _named(name: str, settings: Settings, setting: str) -> Embedder:
 
 
 class HashEmbedder:
-    """Feature hashing of words and character trigrams, for tests: alike only where letters are, without any meaning.
+    """Feature hashing of words and character trigrams, for tests: texts are alike by their letters, not by meaning.
 
     Deterministic on every machine, needs no package, knows no synonyms.
     """
@@ -97,13 +97,14 @@ class HashEmbedder:
     name = "hash:384"
     dimensions = 384
     local = True
-    #: Letters cannot tell a changed fact from an unrelated one of the same subject: 9 in 10 pairs of benchmarks/bands
-    #: lie at 0.42 to 0.93 and at 0.29 to 0.68. So these follow no rule: 12 of 243 pairs that a decision should see lie
-    #: below check, and three quarters of the others above it; the rule's own 0.35 would show nearly all of them.
+    #: Letters do not separate a changed fact from an unrelated one of the same subject: 9 in 10 pairs of
+    #: benchmarks/bands lie at 0.42 to 0.93 and at 0.29 to 0.68. So no rule sets these bands: 12 of 243 pairs for the
+    #: decision step lie below `check`, and three quarters of the others above it. The rule's own 0.35 would pass nearly
+    #: all of them.
     bands = Bands(auto=0.95, check=0.45, fallback=0.40)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One unit vector for each text, in order, worked out in a thread."""
+        """Return one unit vector for each text, in order, computed in a thread."""
         return await asyncio.to_thread(unit_vectors, map(_hashed, texts), texts=len(texts), dimensions=self.dimensions)
 
 

@@ -1,4 +1,4 @@
-"""Embedders that somebody else runs: an OpenAI-compatible endpoint, or a LangChain `Embeddings` of the host's."""
+"""Embedders outside this process: an OpenAI-compatible endpoint, or a LangChain `Embeddings` of the host."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
 
 #: The most texts that the API of OpenAI takes in one request.
 MAX_TEXTS_PER_REQUEST = 2048
-#: These models make shorter vectors where they are asked to, and longer ones than can be kept where they are not.
+#: Models that make vectors of a requested length; without a request they are longer than the database can keep.
 _SHORTENED = "text-embedding-3-"
 
 
 class RemoteEmbedder:
-    """Vectors that somebody else works out. The first ones tell how long all of them are.
+    """Vectors from an embedder outside this process. The first vectors set the length of all.
 
     Args:
-        asked: whom errors name.
-        dimensions: the length that is asked for; None: what the model makes.
+        asked: the endpoint, as errors name it.
+        dimensions: the requested length; None for the model's own.
     """
 
     local = False
@@ -41,11 +41,11 @@ class RemoteEmbedder:
 
     @property
     def name(self) -> str:
-        """Model and length, which is known from the first vectors on."""
+        """Model and length of the vectors; the length is known after the first ones."""
         return f"{self._asked.name}:{self._length}" if self._length else self._asked.name
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One unit vector for each text, in order.
+        """Return one unit vector for each text, in order.
 
         Raises:
             EmbeddingInputError: the endpoint refused these texts or did not return one usable vector for each.
@@ -60,7 +60,7 @@ class RemoteEmbedder:
             failure = failure_of(error, self._asked)
         else:
             return await self._checked(vectors, len(texts))
-        # Raised out here so that the client's error, which may quote what was sent, is not chained to it.
+        # Raised outside the handler: the client's error may quote the texts and must not be chained.
         if failure.is_refused:
             raise EmbeddingInputError(
                 f"{self.name} refused these texts: {stated(failure)}. A wrong model or number of dimensions looks the "
@@ -90,14 +90,14 @@ class RemoteEmbedder:
 
 
 class OpenAIEmbedder(RemoteEmbedder):
-    """A model behind `/embeddings`. A length is asked for only where the settings name one, or it would be too long.
+    """A model behind `/embeddings`. A length is requested only if the settings name one or the model's is too long.
 
     Raises:
         ConfigurationError: there is no key or base URL.
     """
 
     def __init__(self, model: str, settings: Settings) -> None:
-        # Here and not above: a second of imports that offline use never pays.
+        # Imported here: it takes a second that offline use never needs.
         from openai import AsyncOpenAI, Omit
 
         with suppress(ImportError):
@@ -123,10 +123,10 @@ class OpenAIEmbedder(RemoteEmbedder):
 
 
 class GivenEmbedder(RemoteEmbedder):
-    """A LangChain `Embeddings` of the host's own.
+    """A LangChain `Embeddings` of the host.
 
     Args:
-        embeddings: is asked as it is; its class and the name of its model are what its vectors are known by.
+        embeddings: used as it is; its class and the name of its model name its vectors.
     """
 
     def __init__(self, embeddings: "Embeddings") -> None:

@@ -1,6 +1,6 @@
 """The sentence embedder that needs no key and no network.
 
-NOTICE: the model (sentence-transformers/all-MiniLM-L6-v2) and `vocab.txt` beside this file (the WordPiece vocabulary of
+NOTICE: the model (sentence-transformers/all-MiniLM-L6-v2) and `vocab.txt` in this folder (the WordPiece vocabulary of
 BERT base uncased by Google) are licensed under the Apache License 2.0.
 """
 
@@ -32,7 +32,7 @@ class MiniLMEmbedder:
     It loads the model when made, in about 0.3 s; some 15 ms a sentence on one core after that.
 
     Raises:
-        ConfigurationError: a package or the model file is missing, or the file is not the model that is meant.
+        ConfigurationError: a package or the model file is missing, or the file is not the expected model.
     """
 
     name = "minilm:all-MiniLM-L6-v2-int8"
@@ -87,7 +87,7 @@ def _load_tokenizer() -> "Tokenizer":
     from tokenizers.processors import BertProcessing
 
     words = files("mnemic.models.embedders").joinpath("vocab.txt").read_text(encoding="utf-8").splitlines()
-    # Built by hand and without added tokens: "[SEP]" in somebody's message is text, not the end of it.
+    # Built by hand and without added tokens: "[SEP]" in a message is text, not the end of it.
     tokenizer = Tokenizer(WordPiece({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))  # noqa: S106 - no secret
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
@@ -97,7 +97,7 @@ def _load_tokenizer() -> "Tokenizer":
 
 
 def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
-    import numpy  # noqa: F401 - needed at the first text; told now
+    import numpy  # noqa: F401 - needed at the first text; a missing package is reported now
     import onnxruntime
 
     if directory is None:

@@ -1,4 +1,4 @@
-"""What every embedder makes: unit vectors, each checked."""
+"""Unit vectors, checked, as every embedder returns them."""
 
 import math
 from array import array
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError
 
 #: Best an array of single floats, which is sent as it is: to make and send 100 vectors of 384 numbers takes 0.1 ms so,
-#: and 1.7 ms as tuples of Python floats. What is stored has fewer digits than either.
+#: and 1.7 ms as tuples of Python floats. The database stores fewer digits than either.
 Vector = Sequence[float]
 
 
 def unit_vectors(vectors: Iterable[Sequence[float]], *, texts: int, dimensions: int) -> list[Vector]:
-    """The vectors at length 1, as arrays of single floats.
+    """Return the vectors at length 1, as arrays of single floats.
 
     Raises:
         EmbeddingInputError: there is not one per text, or one is empty, zero, not finite or not of numbers.

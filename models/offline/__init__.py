@@ -1,1 +1,1 @@
-"""What stands in where no language model is configured."""
+"""Rules that replace language models if none is configured."""

@@ -1,4 +1,4 @@
-"""The offline chat model: it says what the memory holds, forgets what it is told to, and invents nothing."""
+"""The offline chat model: it answers with memories, forgets on request, and invents nothing."""
 
 import json
 import re
@@ -18,15 +18,15 @@ from mnemic.policy.text.shape import strip_recalled
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
 _FORGET = re.compile(r"\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(.+)", re.IGNORECASE | re.DOTALL)
-#: The words of a kept message, and whether they were answered from the memory.
+#: The words of a message in the results, and a bracket if they were an answer from the memory.
 _SAID = re.compile(r' said: "(\[)?(.*)"$', re.DOTALL)
-#: `Ana's brother ...`: of somebody else.
+#: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"(?:\[[^\]]*\] )?\S+['’]s ")
 _MOST_LINES, _MOST_CHARS, _TOP_K = 5, 2000, 10
 
 
 class OfflineChat(BaseChatModel):
-    """Rules in the place of a chat model, for a conversation without a key."""
+    """Rules in place of a chat model, for a conversation without a key."""
 
     #: The names of the tools it may call.
     offered: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class OfflineChat(BaseChatModel):
         return "mnemic-offline"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Self:
-        """The same model with these tools."""
+        """Return the same model with these tools."""
         names = tuple(convert_to_openai_tool(tool)["function"]["name"] for tool in tools)
         return self.model_copy(update={"offered": names})
 
@@ -48,7 +48,7 @@ class OfflineChat(BaseChatModel):
 
 
 def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
-    """What is said, or the tool that is called."""
+    """Return the answer, or the call of a tool."""
     said = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
     request = strip_recalled(said)
     forget, last, turn = _FORGET.match(request), messages[-1], len(messages)
@@ -57,7 +57,7 @@ def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
         return _call(turn, "memory_query", query=query[:_MOST_CHARS], top_k=_TOP_K) if query else AIMessage("I see.")
     if last.name == "forget":
         return AIMessage("I kept it." if last.status == "error" else "It is forgotten.")
-    # what it found stands at the end; where it found nothing or was refused, nothing does
+    # the results are at the end; without results, or after a refusal, there is no list
     rows = json.loads(last.text[last.text.find("[") :]) if last.text.endswith("]") else []
     lines = {unescape(str(row["text"]).removeprefix(f"[{row['category']}] ")): row for row in rows}
     memories = [line for line, row in lines.items() if row["category"] != "message"]
@@ -80,7 +80,7 @@ def _states_something(line: str) -> bool:
 
 
 def _best(request: str, lines: Iterable[str]) -> list[str]:
-    """The lines that share most telling words with what was asked."""
+    """Return the lines that share most content words with the request."""
     is_own = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
     own = [line for line in lines if not (is_own and _OF_ANOTHER.match(line))]
     shared = {line: len(content_tokens(request) & content_tokens(line)) for line in own}
@@ -88,7 +88,7 @@ def _best(request: str, lines: Iterable[str]) -> list[str]:
 
 
 def _says_all(line: str, what: str) -> bool:
-    """Whether a memory says all that is to be forgotten, and of the same person; in doubt it does not."""
+    """Return whether a memory holds every word of the request, about the same person; False in doubt."""
     wanted = content_tokens(what.replace("n't", " not"))
     is_of_another = re.match(r"I\b", what) and _OF_ANOTHER.match(line)
     return bool(wanted) and wanted <= content_tokens(line) and not is_of_another

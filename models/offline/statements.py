@@ -1,6 +1,6 @@
-"""What people plainly say of themselves in a conversation: whole main clauses that the table knows, nothing else.
+"""Find plain statements of people about themselves: whole main clauses that the table (attributes.txt) lists.
 
-The table (attributes.txt) is read once.
+The table is read once.
 """
 
 import re
@@ -15,11 +15,11 @@ from mnemic.policy.text.words import FUNCTION_WORDS, QUOTED, sentences, word_set
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line
 
-#: Slots that tell which of several values is meant, such as whose name; all others hold a value.
+#: Slots that select one of several values, such as the owner of a name; all other slots hold a value.
 TOPICS = frozenset({"topic", "kin", "owned"})
-#: Slots that are read and not kept.
+#: Slots that are matched and not kept.
 _PASSED_OVER = frozenset({"recently", "month"})
-#: These may stand beside a verb, or at the end of a clause; the second ones only where values stand side by side.
+#: Words that may follow a verb or end a clause; the second group only for attributes with several values.
 _BESIDE = ("now|currently|still|just|recently|really|actually", "|also")
 _AT_END = (
     "now|these days|nowadays|currently|at the moment|by the way|please|thanks",
@@ -27,48 +27,48 @@ _AT_END = (
 )
 _CAPITALS = "".join(sign for sign in map(chr, range(0x250)) if sign.isupper())
 _WORDS = {"C": rf"(?-i:[{_CAPITALS}])[\w'&.-]*", "W": r"(?!(?:to|over|and)\b)[\w'&-]+"}
-#: A longer sentence is no plain one; the bound keeps the patterns cheap.
+#: Maximum length of a plain sentence; it keeps the patterns cheap.
 _MOST_CHARS = 160
-#: Slots that take any words, but for those that lead to something unsaid.
+#: Slots that take any words, except words that refer to another text.
 _OPEN = frozenset({"place", "name", "languages", "employer", "thing", "compared", "topic", "job"})
 _EMPTY_WORDS = (FUNCTION_WORDS | DATE_WORDS) - word_set("the a an and to over of am")
-#: What may stand before a clause without changing it.
+#: Words before a clause that do not change it.
 _OPENER = re.compile(
     r"(?i)^(?:(?:hi|hello|hey|oh|well|so|also|and|but|ok|okay|yes|yeah|no|sorry|actually|anyway|by the way|btw|thanks"
     r"|thank you|good (?:morning|afternoon|evening))(?: there)?(?:[,!–-]+ ?| (?=I\b|my\b|please\b)))+"
 )
-#: Stands for a quotation: no clause with one is of the table.
+#: Replaces a quotation: no clause of the table has one.
 _QUOTATION = "\0"
-#: What follows may be somebody else's text.
+#: The text behind it may have another author.
 _OTHERS = re.compile(r"[\"“”«»`]|:(?=\s|$)|^[ \t]*(?:--|==|#{1,6}[ \t]|<[a-z!/])", re.MULTILINE | re.IGNORECASE)
-#: Of a message that supposes or doubts something nothing is taken for said.
+#: Words of supposition and doubt: a message with one of them states nothing.
 _UNSURE = re.compile(
     r"(?i)\b(?:if|unless|would|could|should|might|(?-i:may)|maybe|perhaps|probably|imagine|suppose|pretend|let's|wish"
     r"|dream\w*|role-?play\w*|hypothetical\w*)\b|\bI'd\b"
 )
-#: Takes back what its speaker said in the sentence before.
+#: Revokes the speaker's sentence before it.
 _TAKES_BACK = re.compile(
     r"(?i)\W*(?:(?:I'm |I was )?(?:just |only )?(?:kidding|joking)|(?:that's|that is|that was|just) (?:a joke|wrong)"
     r"|scratch that|forget|ignore that|correction|I (?:mean|meant|misspoke)|sorry|oops|no,? (?:wait|sorry)"
     r"|wait|not really|lol|haha|or (?:rather|so)|(?:or )?at least|well(?=,)|actually,? no|no, not)\b"
 )
-#: What its speaker comes back to in other words than the table knows is in doubt.
+#: A sentence about oneself that the table does not know puts statements with the same words in doubt.
 _OF_ONESELF = re.compile(r"(?i)\b(?:I|me|my)\b")
 _SHORT = {"i'm": "I am", "i've": "I have", "don't": "do not", "can't": "cannot", "name's": "name is"}
-#: A reason or a consequence behind a clause, which holds without it.
+#: A reason or a consequence behind a clause; the clause holds without it.
 _REASON = re.compile(r"(?i),? (?:because|so(?! (?:to|that|far|long|much|called)\b)) .*")
 _ANYMORE = re.compile(r"^(I(?: am)?)(?: do)? not (.+) (?:anymore|any more|any longer)$", re.IGNORECASE)
-#: Nowhere, between clauses that each name the speaker, at each `and`.
+#: Where a sentence is split: nowhere, between clauses that each name the speaker, at each `and`.
 _JOINTS = tuple(map(re.compile, (r"(?!)", r"(?i);|,? (?:and|but) (?=(?:I|my)\b)", r"(?i);|,? and ")))
 
 
 class Rule(NamedTuple):
-    """One row: how something is said of oneself, and the sentence that is stored of it."""
+    """One row of the table: patterns of a statement about oneself, and the sentence to store."""
 
     attribute: str
     #: A person has one value of it at a time.
     is_single: bool
-    #: It says that a value no longer holds.
+    #: It ends a value.
     is_end: bool
     category: str
     importance: int
@@ -79,7 +79,7 @@ class Rule(NamedTuple):
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """The rows in their order."""
+    """Return the rows of the table, in order."""
     slots: dict[str, str] = {}
     found: list[Rule] = []
     text = resources.files(__package__).joinpath("attributes.txt").read_text("utf-8")
@@ -107,7 +107,7 @@ def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
 
 
 def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
-    """The pattern with a group of its name in the place of each slot."""
+    """Replace each slot of a pattern with a group of the same name."""
 
     def group(slot: re.Match[str]) -> str:
         shape = _with_slots(slots[slot[1]], slots)
@@ -117,23 +117,23 @@ def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
 
 
 class Statement(NamedTuple):
-    """Something said of somebody, as a row of the table has it."""
+    """A statement about a person that matched a row of the table."""
 
     rule: Rule
     who: str
     topic: str
     value: str
-    #: The number of the message it stands in; 0: it is stored.
+    #: The number of its message; 0 for a stored sentence.
     message: int = 0
 
     @property
     def text(self) -> str:
-        """The sentence in the third person."""
+        """Return the sentence in the third person."""
         filled = {"who": self.who, **dict.fromkeys(TOPICS, self.topic)}
         return re.sub(r"<(\w+)>", lambda slot: filled.get(slot[1], self.value), self.rule.sentence)
 
     def contradicts(self, older: "Statement") -> bool:
-        """Whether it takes the place of the older one: another value of a single one, or the end of the same value."""
+        """Return whether it replaces an older one: another single value, or the end of the same value."""
         ours, theirs = ((given.rule.attribute, given.who.casefold(), given.topic.casefold()) for given in (self, older))
         if ours != theirs:
             return False
@@ -143,7 +143,7 @@ class Statement(NamedTuple):
 
 
 def spoken(lines: Sequence[Line]) -> list[Statement]:
-    """What users say of themselves in all, in order, without what they say again, replace or take back."""
+    """Return the statements of users about themselves, in order, without repeated, replaced and revoked ones."""
     found: list[Statement] = []
     before: dict[str, list[Statement]] = {}
     for line in lines:
@@ -167,10 +167,10 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
 
 @lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others
 def stored(sentence: str) -> Statement | None:
-    """A sentence in the third person as the row that writes it; None: of no row."""
+    """Match a sentence in the third person with the row that writes it; None if there is no such row."""
     matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MOST_CHARS)
     found = (_statement(rule, match, match["who"]) for rule, match in matches if match)
-    # `Ana no longer` is nobody: of two readings the one with the shorter subject is meant
+    # `Ana no longer` is no name: of two readings, the one with the shorter subject is right
     return min((statement for statement in found if statement), key=lambda read: len(read.who), default=None)
 
 
@@ -183,7 +183,7 @@ def _sentences(line: Line) -> Iterator[str]:
 
 
 def _clauses(sentence: str, line: Line) -> list[Statement]:
-    """The clauses of a sentence; none where one of them is of no row."""
+    """Return the statements of a sentence; none if one of its clauses matches no row."""
     text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
     for joint in _JOINTS if len(text) <= _MOST_CHARS else ():
         first, *others = (part.strip() for part in joint.split(text))

@@ -1,4 +1,4 @@
-"""The steps without a model: what people plainly say of themselves, by one table, and in doubt nothing."""
+"""The offline rules of each step: plain statements of people about themselves, and nothing in doubt."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
 
 
 def extract_facts(given: ExtractionInput) -> ExtractFactsOutput:
-    """What people plainly say of themselves, the most important where there is more than allowed."""
+    """Return plain statements of people about themselves; the most important ones if there are too many."""
     facts = [
         FactDraft(**_draft(statement), subject=statement.who, scope="user", provenance="asserted")
         for statement in _most_important(_facts(given.lines), given.limit)
@@ -40,32 +40,32 @@ def extract_facts(given: ExtractionInput) -> ExtractFactsOutput:
 
 
 def decide(given: DecideInput) -> DecideOutput:
-    """ADD, but where a known fact says the same, or gives another value of the same single attribute."""
+    """Return ADD, NONE for a repeated fact, or DELETE for another value of the same single attribute."""
     return DecideOutput(decisions=[_decision(fact) for fact in given.facts])
 
 
 def judge_pairs(given: JudgePairsInput) -> JudgePairsOutput:
-    """APART, unless both facts give the same value, or different values, of the same single attribute."""
+    """Return APART, unless both facts give the same value, or different values, of the same single attribute."""
     return JudgePairsOutput(verdicts=[_pair_verdict(pair) for pair in given.pairs])
 
 
 def extract_reflections(given: ExtractionInput) -> ExtractReflectionsOutput:
-    """Standing orders; nothing is concluded."""
+    """Return lasting instructions; the rules draw no conclusions."""
     user = [ReflectionDraft(**_draft(order)) for order in _orders(given.lines)]
     return ExtractReflectionsOutput(agent=[], group=[], user=user, session=[], episode="", nothing_else=True)
 
 
 def extract_observations(given: ExtractionInput) -> ExtractObservationsOutput:
-    """Standing orders and facts, the most important where there are more than allowed."""
+    """Return lasting instructions and facts; the most important ones if there are too many."""
     kept = _most_important([*_orders(given.lines), *_facts(given.lines)], given.limit)
     drafts = [ObservationDraft(**_draft(statement), scope="user") for statement in kept]
     return ExtractObservationsOutput(observations=drafts, nothing_else=True)
 
 
 def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
-    """The sentences of the text and the reflections, each once, but for those that say what has ended.
+    """Return the sentences of the text and the reflections, each once, without those that are outdated.
 
-    The newer wins, and stays where words are short.
+    A newer sentence replaces an older one, and is kept first if words are short.
     """
     kept: list[str] = []
     ended = [row.content.rstrip(".").casefold() for row in given.outdated]
@@ -92,10 +92,10 @@ def insights(given: InsightsInput) -> InsightsOutput:
 
 
 def refine(given: RefineInput) -> Turn:
-    """The next calls of the batch; none when it is done, and the completion behind the last batch.
+    """Return the next calls of the batch; none if it is done, and the completion after the last batch.
 
-    The plan follows from the ledger as it was when the batch began, so that a call that was refused is not repeated.
-    Exact duplicates went before. It stops at the target, or above it where the table knows no more.
+    The plan follows from the ledger at the beginning of the batch, so that a refused call is not repeated. Exact
+    duplicates are already removed. It stops at the target, or above it if the table finds no more.
     """
     made = [call.name for turn in given.turns for call in turn.calls]
     merges = list(_merges(given.ledger, given.budget.now - given.budget.target))
@@ -111,7 +111,7 @@ def _facts(lines: Sequence[Line]) -> list[Statement]:
 
 
 def _orders(lines: Sequence[Line]) -> list[Statement]:
-    """None among people alone, where `you` is not the assistant, and none in what looks like a prompt."""
+    """Return lasting instructions; none among people alone (`you` is not the assistant), none in imitated prompts."""
     speakers = {line.speaker for line in lines if line.role == "user"}
     if len(speakers) > 1 and all(line.role != "assistant" for line in lines):
         return []
@@ -155,7 +155,7 @@ def _pair_verdict(pair: ShownPair) -> PairVerdict:
 
 
 def _replaces(new: str, old: str) -> bool:
-    """Whether a sentence takes the place of another one."""
+    """Return whether a sentence replaces another one."""
     newer = stored(new)
     older = stored(old) if newer else None
     return bool(newer and older and newer.contradicts(older))
@@ -172,7 +172,7 @@ def _merges(ledger: Sequence[LedgerEntry], wanted: int) -> Iterator[dict[str, An
 
 
 def _groups(ledger: Sequence[LedgerEntry]) -> list[list[tuple[LedgerEntry, Statement]]]:
-    """Memories on the same attribute of the same subject, seen by the same."""
+    """Group memories on the same attribute of the same subject with the same readers."""
     found: dict[tuple[object, ...], list[tuple[LedgerEntry, Statement]]] = defaultdict(list)
     for entry in ledger:
         given = stored(entry.content)

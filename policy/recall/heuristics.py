@@ -1,4 +1,4 @@
-"""Whether a message needs a search of the memories, by its words: requests, the past, one's own affairs, names."""
+"""Decide by its words whether a message needs a search: requests, the past, the user's own affairs, names."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from mnemic.policy.text.questions import folded, is_question, spoken_sentences
 from mnemic.policy.text.words import bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.records import Standing
 
-#: So many names that the standing memory does not know make a search worth it.
+#: Unknown names that make a search worth it.
 NAMES_NEEDED = 2
 
 _QUESTION_WORDS = word_set("what when where who whom why how which whose")
@@ -24,13 +24,13 @@ _ABOUT_OWN = pattern(
     r"|do you (?:still )?(?:know|have)\b.*\b(?:my|i|our|we|me|us)"
     r")\b"
 )
-#: What makes such a question one for advice, not for memory: `what should I do`, `what do you think of my poem`.
+#: Words of a question for advice, not for memory: `what should I do`, `what do you think of my poem`.
 _ADVICE = word_set(
     "should shall can could would might need want wanna gonna must think recommend recommendations advice"
 )
 #: Words between the question word and the past indicator: "which of the two restaurants was".
 _MOST_BETWEEN = 4
-#: Nouns with a capital that are everybody's, so that nobody's memory is meant by them.
+#: Capitalised nouns of general knowledge, which refer to no memory.
 _EVERYBODYS = word_set(
     "english french german spanish italian portuguese dutch danish swedish norwegian finnish polish russian ukrainian "
     "romanian hungarian czech greek turkish arabic hebrew hindi chinese mandarin japanese korean latin european "
@@ -39,11 +39,11 @@ _EVERYBODYS = word_set(
 
 
 def search_reason(message: str, standing: Sequence[Standing] = (), requests: Sequence[Phrase] = ()) -> str | None:
-    """Why a message is searched for: `phrase`, `past_question`, `own_question` or `names`; None: it is not.
+    """Return the reason for a search: `phrase`, `past_question`, `own_question` or `names`; None if there is none.
 
     Args:
-        standing: what is in context anyway; names that it does not know are a reason too.
-        requests: the phrases that ask for it.
+        standing: memories that are always in context; names that they do not have are a reason too.
+        requests: phrases that request a search.
     """
     asked = [(folded(sentence), is_question(sentence)) for sentence in spoken_sentences(message)]
     if any(phrase.stands_in(found) for found, _ in asked for phrase in requests):
@@ -60,11 +60,11 @@ def search_reason(message: str, standing: Sequence[Standing] = (), requests: Seq
 
 
 def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]:
-    """The names of which the standing memory holds no telling word, in any case."""
+    """Return the names without any distinctive word in the context, in any case."""
     lines = [(line, line.casefold()) for line in standing_text.split("\n")]
 
     def is_known(word: str) -> bool:
-        # the words of a line that cannot hold it are not looked at: of 6,000 memories they take 35 ms
+        # skip lines that cannot hold the name: the words of 6,000 memories take 35 ms
         return any(word in folded and word in folded_words(line) for line, folded in lines)
 
     def telling(name: str) -> list[str]:
@@ -76,7 +76,7 @@ def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]
 
 
 def _asks_about_the_past(found: Sequence[str], is_asked: bool) -> bool:
-    """A question word, soon followed by a past indicator, in a question.
+    """Return whether a question has a question word, soon followed by a past indicator.
 
     Without a question mark only the word order of a question counts: "where did she", but not "when I was young".
     """
@@ -93,14 +93,14 @@ def _asks_about_the_past(found: Sequence[str], is_asked: bool) -> bool:
 
 
 def _asks_about_own(found: Sequence[str]) -> bool:
-    """A question about what the asker is, has or does; not one for advice."""
+    """Return whether a question is about the user's own affairs, and not for advice."""
     return _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
 
 
 def candidate_names(message: str) -> tuple[str, ...]:
-    """Names within the sentences of a message, each once; adjacent capitalised words are one name.
+    """Return the names within the sentences of a message, each once; adjacent capitalised words are one name.
 
-    Acronyms and shouting tell nothing, and a sentence begins with a capital anyway.
+    Acronyms, shouted words and the first word of a sentence do not count.
     """
     names: dict[str, str] = {}
     joined = ""

@@ -1,4 +1,4 @@
-"""Phrases that ask for a recall, in any language that parts its words: read from a file, matched word by word."""
+"""Phrases that request a recall, in any language with separated words: read from a file, matched word by word."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -13,14 +13,14 @@ _NAME = "recall requests file"
 
 
 class Phrase(NamedTuple):
-    """Runs of words, each word with its alternatives; between two runs anything may stand."""
+    """Runs of words, each word with its alternatives; any words may be between two runs."""
 
     runs: tuple[tuple[frozenset[str], ...], ...]
-    #: Whether anything may stand before it too; else a sentence begins with it.
+    #: Whether any words may precede it; else a sentence must begin with it.
     anywhere: bool
 
     def stands_in(self, words: Sequence[str]) -> bool:
-        """Whether a sentence of these folded words has the phrase; each run's first place is enough."""
+        """Return whether a sentence of folded words has the phrase; only the first place of each run is tried."""
         if any(run[0].isdisjoint(words) for run in self.runs):  # most phrases, a microsecond each
             return False
         place = 0
@@ -40,7 +40,7 @@ def _goes_on(words: Sequence[str], start: int, run: Sequence[frozenset[str]]) ->
 
 
 def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:
-    """The packaged phrases of all languages; with a file, its own of those that it names.
+    """Load the packaged phrases of all languages; a file replaces those of its languages.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not have the form of `policy/recall/requests.yaml`.

@@ -1,7 +1,7 @@
-"""From candidates to results: what their scores are made of, what repeats another, what comes along.
+"""Rank candidates: compute their scores, drop repetitions, add related memories.
 
-Scores are shares of 1 before the additions; each addition is small and bounded, so that none outweighs what the words
-and the meaning of a question say. How old a memory is never enters. `docs/recall.md` tells what each number is worth.
+Scores are shares of 1 before the additions; each addition is small and bounded, so that none outweighs the words and
+the meaning of a question. The age of a memory never counts. `docs/recall.md` explains the value of each number.
 """
 
 import re
@@ -35,18 +35,18 @@ class Weights:
     #: Text rank over the best one, and cosine over the best one; together 1.
     text: float = 0.4
     meaning: float = 0.6
-    #: An insight is somebody's guess: it counts so much of what it would.
+    #: Multiplier for an insight, which is a guess.
     insight: float = 0.5
-    #: What tells again what a better result tells: a message behind its fact, a fact behind its message.
+    #: Multiplier for a result that duplicates a better one: a message after its fact, a fact after its message.
     repeated: float = 0.5
-    #: The question names who it is about or who said it; twice as much costs a third of impostor questions.
+    #: Added if the question names the subject or the speaker; twice as much costs a third of impostor questions.
     named: float = 0.1
     #: For each step above the importance of 2 that most have; below it, as much is taken away.
     importance: float = 0.01
     #: Share of the best direct neighbour's score, and half of it of the best next but one, of messages and of the facts
     #: formed from them: with 0.2 of the direct ones alone, recall@10 of messages is 1.3 points lower.
     neighbour: float = 0.15
-    #: To messages of the session whose three best fit best; to those of another one its share of that.
+    #: Added to messages of the best session, judged by its three best messages; others get a share of it.
     session: float = 0.15
     #: Times the strength of the strongest relation to another candidate.
     related: float = 0.05
@@ -59,7 +59,7 @@ class Weights:
 WEIGHTS = Weights()
 #: Memories that come along with the results they are related to.
 MOST_RELATED = 2
-#: A message beyond one piece is no short way to say what its facts say.
+#: A longer message is not preferred to its facts.
 _LONG_BYTES = 1000
 #: So many messages of a session decide how well it fits.
 _BEST_OF_SESSION = 3
@@ -68,7 +68,7 @@ _UNIMPORTANT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSetup:
-    """What holds for every search of an agent."""
+    """Settings of every search of an agent."""
 
     #: The embedder's name.
     model: str
@@ -80,11 +80,11 @@ class SearchSetup:
 
 @dataclass(frozen=True, kw_only=True)
 class RankingContext:
-    """Whom a question means, and how much of what it may bring."""
+    """The people that a question is about, and limits of its results."""
 
-    #: Words that may name somebody: capitalised within a sentence, or not common; and of the asker, if that is meant.
+    #: Words that may be names: capitalised within a sentence, or not common; the user's own if the question says I.
     names: Set[str]
-    #: The asker, where their own words and affairs are meant: `what is my sister's name`.
+    #: The user, if the question is about their own affairs: `what is my sister's name`.
     self_id: str | None
     top_k: int
     #: Results of a category, at most.
@@ -117,7 +117,7 @@ class RankingContext:
 
 
 def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapping[str, int]) -> RankingContext:
-    """What the ranking goes by, for a request of this user."""
+    """Return the context of the ranking for a request of this user."""
     self_id = user_id if _FIRST_PERSON.search(request.query) else None
     capitals = (word.text for word in words(request.query) if word.text[0].isupper() and not word.initial)
     named = {bare(word).casefold() for word in capitals}
@@ -135,7 +135,7 @@ def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapp
 
 
 def branch_weights(weights: Weights, request: MemoryQuery, *, has_vector: bool, by_rank: bool) -> Weights:
-    """A branch that is left out leaves its share to the other; ranks count alike in both."""
+    """Return the weights of both branches; a branch that is left out leaves its share to the other."""
     if request.search_type == "semantic":
         return replace(weights, text=0, meaning=1)
     if request.search_type == "text" or not has_vector:
@@ -146,10 +146,10 @@ def branch_weights(weights: Weights, request: MemoryQuery, *, has_vector: bool, 
 @dataclass(slots=True)
 class _Scored:
     item: Candidate
-    #: What it would have alone: both branches, and what its own fields add.
+    #: The score of the candidate alone: both branches, and the additions for its own fields.
     own: float
     score: float
-    #: What was added, by name.
+    #: Additions by name.
     added: dict[str, float]
 
     @property
@@ -159,7 +159,7 @@ class _Scored:
 
 
 def reciprocal(candidates: Sequence[Candidate], weights: Weights, k: int) -> list[Candidate]:
-    """The candidates with the sum of their reciprocal ranks by words and by meaning, scaled to 0..1."""
+    """Return the candidates with the sum of their reciprocal ranks by words and by meaning, scaled to 0..1."""
     sums = dict.fromkeys((item.item_id for item in candidates), 0.0)
     by_words = sorted((-item.text, item.item_id) for item in candidates if item.text)
     by_meaning = sorted((-item.similarity, item.item_id) for item in candidates if item.similarity is not None)
@@ -170,7 +170,7 @@ def reciprocal(candidates: Sequence[Candidate], weights: Weights, k: int) -> lis
 
 
 def ranked(candidates: Sequence[Candidate], links: Links, context: RankingContext, weights: Weights) -> list[Found]:
-    """The best of them, best first, and behind them up to two that they are related to; every score is explained."""
+    """Return the best candidates, best first, then up to two related memories; every score is explained."""
     scored = [_own(item, context, weights) for item in candidates if item.fused is not None]
     messages = {entry.item.item_id: entry for entry in scored if entry.item.kind == "message"}
     if messages:
@@ -204,10 +204,10 @@ def _own(item: Candidate, context: RankingContext, weights: Weights) -> _Scored:
 
 
 def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID, _Scored], weights: Weights) -> None:
-    """Of a message and its facts the one that fits best speaks for all; what it makes superfluous counts less."""
+    """Lift the best of a message and its facts, and lower those that only repeat it."""
     near, within = _neighbours(messages.values()), _sessions(messages.values())
     best_session = max(within.values(), default=0.0)
-    # by message: all that says what it says, which is itself and the facts formed from it
+    # by message: the message itself and the facts formed from it
     wordings = {message_id: [message] for message_id, message in messages.items()}
     for entry in scored:
         for message_id in wordings.keys() & (entry.item.sources or ()):
@@ -233,7 +233,7 @@ def _dedupe_message_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
 
 
 def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored, float, bool]]:
-    """Each wording with what it takes over from the message, and whether it repeats another."""
+    """Yield each wording with its share of the message's score, and whether it repeats another one."""
     is_long = len(message.item.content.encode()) > _LONG_BYTES
 
     def order(entry: _Scored) -> tuple[bool, float, bool, UUID]:
@@ -247,7 +247,7 @@ def _shares(wordings: list[_Scored], message: _Scored) -> Iterable[tuple[_Scored
 
 
 def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
-    """For each message the best own score beside it and half of the best one beside that; 0 where there is none."""
+    """Return for each message the best score of its neighbours, plus half of the best one next to those."""
     at = {(entry.item.session_id, entry.item.place or 0): entry.own for entry in messages}
 
     def best(item: Candidate, steps: int) -> float:
@@ -257,7 +257,7 @@ def _neighbours(messages: Iterable[_Scored]) -> dict[UUID, float]:
 
 
 def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
-    """The sum of each session's three best."""
+    """Return the sum of the three best scores of each session."""
     owns: defaultdict[str | None, list[float]] = defaultdict(list)
     for entry in messages:
         owns[entry.item.session_id].append(entry.own)
@@ -285,7 +285,7 @@ def _without_repetitions(scored: Iterable[_Scored], context: RankingContext, wei
 
 
 def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Scored]:
-    """No more of a category than its length; many more than asked for, since relations may change their order."""
+    """Return no more candidates of a category than its limit; more than requested, since relations may reorder them."""
     counts: Counter[str] = Counter()
     allowed: list[_Scored] = []
     for entry in ordered:
@@ -301,7 +301,7 @@ def _allowed(ordered: Iterable[_Scored], context: RankingContext) -> list[_Score
 def _companions(
     best: Sequence[_Scored], candidates: Iterable[Candidate], links: Links, context: RankingContext
 ) -> list[Found]:
-    """What the results are related to and does not stand among them."""
+    """Return memories related to the results that are not results themselves."""
     returned = {entry.item.item_id for entry in best}
     # how closely, and to which result
     closest: dict[UUID, tuple[float, UUID]] = {}

@@ -1,4 +1,4 @@
-"""What may not change unnoticed when a text is merged or rewritten: names, numbers, dates, quotations, negations.
+"""Find the details of a text that a merge or rewrite must keep: names, numbers, dates, quotations, negations.
 
 Dates and numbers are brought to one form: `5 March 2026`, `March`, `Monday`; `3.5kg`, `$5`, `9:30`, `7pm`, `b8`.
 """
@@ -75,12 +75,12 @@ _DAYS_AFTER = pattern(
     rf"(?:{_DASH}{_ONE_DAY}(?![\w:.]\d)\b|{_TO}{_ONE_DAY}(?=,?\s\d{{4}}\b|[.,;)]?\s*$|[,;)]))(?:,?\s{_YEAR})?",
     re.IGNORECASE,
 )
-#: Characters before a date in which such days stand.
+#: Maximum distance of such days from the date behind them, in characters.
 _FAR = 40
 
 
 def _date(match: re.Match[str]) -> str | None:
-    """What was found in its one form; None where it is no date after all.
+    """Return a match in the common form; None if it is no date after all.
 
     Numbers are day before month, as most of the world writes, unless only the other order makes a date. `May` and
     `March` are also verbs: alone they count only where the capital is not the sentence's.
@@ -104,7 +104,7 @@ def _date(match: re.Match[str]) -> str | None:
 
 
 def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
-    """Every date, month and weekday of a text with its place, in order; and the text with them blanked."""
+    """Return every date, month and weekday of a text with its place, in order, and the text with them blanked."""
     placed: list[tuple[int, str]] = []
     days: list[tuple[re.Match[str], str]] = []
 
@@ -139,7 +139,7 @@ def _further(more: re.Match[str], month: str) -> Iterator[tuple[int, str]]:
 
 
 def find_dates(text: str) -> tuple[tuple[str, ...], str]:
-    """Every date, month and weekday of a text in order, each once; and the text with them blanked."""
+    """Return every date, month and weekday of a text once, in order, and the text with them blanked."""
     placed, rest = placed_dates(text)
     return tuple(dict.fromkeys(date for _, date in placed)), rest
 
@@ -160,7 +160,7 @@ def _number(match: re.Match[str]) -> str:
 
 
 def find_numbers(text: str) -> tuple[str, ...]:
-    """The numbers of a text in order, each once; `one` to `twelve` count as digits. Dates are taken out before."""
+    """Return the numbers of a text without dates, in order, each once; `one` to `twelve` count as digits."""
     placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
     placed += [
         (match.start(), match.group().casefold())
@@ -174,7 +174,7 @@ def find_numbers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(number for _, number in sorted(placed)))
 
 
-#: Words that turn a statement round. `no` before a number is a number sign.
+#: Words that negate a statement. `no` before a number is a number sign.
 _NEGATION = pattern(
     r"n['’]t\b|\b(?:not|cannot|never|none|nobody|nothing|nowhere|neither|nor|without|unable|no(?!\.?\s?\d)"
     r"|(?:do|does|did|is|are|was|were|have|has|had|wo|ca|could|would|should)nt"
@@ -184,7 +184,7 @@ _NEGATION = pattern(
     re.IGNORECASE,
 )
 SUBJECT_I = word_set("i i'm i've i'd i'll")
-#: First names that are also function words: a name where a verb of the third person follows.
+#: First names that are also function words: a name if a verb of the third person follows.
 _NAME_OR_WORD = frozenset({"will", "hope"})
 _THIRD_PERSON = word_set("and has is was can could does did had said told went would")
 
@@ -203,7 +203,7 @@ class Details(NamedTuple):
 
 
 def details(text: str) -> Details:
-    """The details of a text."""
+    """Return the details of a text."""
     dates, rest = find_dates(text)
     folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
     return Details(
@@ -231,7 +231,7 @@ def _names(text: str) -> list[str]:
 
 
 def may_be_name(word: str) -> bool:
-    """A word with a capital, but not `I`, a date word, or a common word that is merely shouted."""
+    """Return whether a word has a capital and is not `I`, a date word, or a shouted common word."""
     folded = word.casefold()
     if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
         return False

@@ -1,4 +1,4 @@
-"""Which details of some texts another text keeps, in whatever form; what follows from a date is kept with it."""
+"""Compare the details of source texts with another text, in any form; a date also keeps values computed from it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ class _Day(NamedTuple):
     day: int | None = None
 
     def holds(self, other: "_Day") -> bool:
-        """Whether it tells the other one: is the same, or more exact."""
+        """Return whether it is the same day as another one, or more exact."""
         return all(theirs in (None, ours) for ours, theirs in zip(self, other, strict=True))
 
     def implies(self, other: "_Day") -> bool:
-        """Whether it tells the other one but for the year."""
+        """Return whether it holds the other one, years aside."""
         return (self if self.year else self._replace(year=other.year)).holds(other)
 
     @property
     def first(self) -> date | None:
-        """The first day that it may mean; None where it names no year, or there is no such day."""
+        """Return the first day that it may mean; None if it names no year, or if there is no such day."""
         try:
             return date(self.year or 0, self.month or 1, self.day or 1)
         except ValueError:
@@ -38,7 +38,7 @@ class _Day(NamedTuple):
 
     @property
     def weekday(self) -> str | None:
-        """Of a whole date."""
+        """Return the weekday of a whole date; None for a less exact one."""
         return WEEKDAYS[self.first.weekday()] if self.day and self.first else None
 
 
@@ -52,25 +52,25 @@ class Compared(NamedTuple):
 
 
 def missing_details(sources: Sequence[str], text: str, since: Sequence[datetime] = ()) -> tuple[str, ...]:
-    """Names, numbers, dates and quoted words of the sources that the text lacks, in the order of the sources.
+    """Return names, numbers, dates and quoted words that the text lacks, in the order of the sources.
 
-    A date without a year has that of a date beside it. A date that no source names was counted from one of them: it
-    keeps the weekday on which it falls, and the number of days, weeks, months or years between.
+    A date without a year has the year of the date next to it. A date that no source names was computed from
+    one of them: it keeps its weekday, and the number of days, weeks, months or years between the two.
 
     Args:
         sources: the texts.
-        text: the one that is to keep what they say.
-        since: when each source was said; without it no time between is counted.
+        text: the text that must keep their details.
+        since: the time of each source; without it no spans of time are computed.
     """
     return tuple(row.detail for row in compared_details(sources, text, since) if not row.is_kept)
 
 
 def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime] = ()) -> list[Compared]:
-    """Every distinct detail of the sources, the same in any case, and whether the text holds it for all of them."""
+    """Compare every distinct detail of the sources, in any case, with the text; it must hold it for all of them."""
     present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
     days, stated = _days(text), [_days(source) for source in sources]
     counted = [day for day in days if not any(one.implies(day) for own in stated for one in own)]
-    # a year that stands within a date is there as well; a day of the month is no number of its own
+    # a year within a date counts as a number as well; a day of the month does not
     numbers = {*present.numbers, *(f"{day.year:04}" for day in days if day.year)}
     found: dict[tuple[str, str], Compared] = {}
     for source, own, said in zip_longest(sources, stated, since):
@@ -89,7 +89,7 @@ def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime
 
 
 def _days(text: str) -> list[_Day]:
-    """The dates and years of a text; those without a year also with the one named last before and next after them."""
+    """Return the dates and years of a text; dates without a year also with the last year before and the next after."""
     dates, rest = placed_dates(text)
     placed = [(place, day) for place, written in dates if (day := _day(written))]
     placed += [(match.start(), _Day(int(match.group()))) for match in _YEAR().finditer(rest)]
@@ -108,7 +108,7 @@ def _days(text: str) -> list[_Day]:
 
 
 def _day(written: str) -> _Day | None:
-    """Of the one form in which a date is kept; None for a weekday."""
+    """Parse a date in the common form; None for a weekday."""
     month = next((part for part in written.split() if part in MONTHS), None)
     before, _, after = written.partition(month) if month else ("", "", "")
     return _Day(int(after or 0) or None, MONTHS.index(month) + 1, int(before or 0) or None) if month else None
@@ -120,7 +120,7 @@ def _is_told(written: str, days: Sequence[_Day]) -> bool:
 
 
 def _is_between(number: str, said: datetime | None, days: Sequence[_Day]) -> bool:
-    """Whether a number is the time between a moment and one of these days, in years, months, weeks or days."""
+    """Return whether a number is the time between a moment and one of these days: years, months, weeks or days."""
     if said is None or not number.isdecimal():
         return False
     return any(int(number) in _times(day, day.first, said) for day in days if day.first)

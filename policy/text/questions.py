@@ -1,4 +1,4 @@
-"""What of a text asks, by its marks and in any language, and what of it tells."""
+"""Separate questions from statements in a text, by punctuation and in any language."""
 
 import re
 import unicodedata
@@ -17,12 +17,12 @@ _MAX_PLAIN_WORDS = 12
 _MAX_PLAIN_CHARS = 400
 _MAX_GREETING_CHARS = 40
 _PHRASE = re.compile(r'"([^"]{2,200})"')
-#: In a database of locale C, Postgres takes typographic quotes for letters of the word beside them.
+#: In a database of locale C, Postgres takes typographic quotes for letters of the adjacent word.
 _STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
 
 
 def folded(text: str) -> list[str]:
-    """The words and numbers without case and accents, in order; apostrophes are straight."""
+    """Return the words and numbers without case and accents, in order; apostrophes are straight."""
     letters = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
     return _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
 
@@ -33,44 +33,44 @@ def straight_quotes(query: str) -> str:
 
 
 def quoted_phrases(query: str) -> list[str]:
-    """Return the phrases of a query that stand in quotation marks; each result holds them all."""
+    """Return the phrases of a query in quotation marks; each result holds them all."""
     return _PHRASE.findall(straight_quotes(query))
 
 
 def spoken_sentences(text: str) -> Iterator[str]:
-    """The sentences of something said: a line ends one, and none needs a capital."""
+    """Yield the sentences of a message: a line break ends one, and none needs a capital."""
     for line in text.splitlines():
         for sentence in sentences(line):
             yield from _HASTY.split(sentence)
 
 
 def is_question(sentence: str) -> bool:
-    """Whether a sentence ends with a question mark of any script; quotes, emoji and the like may follow it."""
+    """Return whether a sentence ends with a question mark of any script; quotes, emoji and the like may follow it."""
     greek = False
     for char in reversed(sentence):
         if char.isalnum() or char in ".。":
             return greek and unicodedata.name(char, "").startswith("GREEK")
         if "QUESTION MARK" in unicodedata.name(char, ""):
             return True
-        greek |= char == ";"  # what Unicode's composed form makes of U+037E
+        greek |= char == ";"  # Unicode's composed form of U+037E
     return False
 
 
 def only_asks(text: str) -> bool:
-    """Whether a text asks and tells nothing but a greeting of at most two words."""
+    """Return whether a text has only questions, besides a greeting of at most two words."""
     telling = told(text)
     return telling != text and len(folded(telling)) < 3
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text is one clause of at most 12 words and has no number: as a question it only asks."""
+    """Return whether a text is one clause of at most 12 words and has no number: such a question states nothing."""
     if len(text) > _MAX_PLAIN_CHARS or any(char.isdigit() for char in text) or _CLAUSE_END.search(text):
         return False
     return len(folded(text)) <= _MAX_PLAIN_WORDS
 
 
 def is_bare_question(text: str) -> bool:
-    """Return whether a text only asks, in one plain clause."""
+    """Return whether a text is only a question, in one plain clause."""
     return is_plain(text) and only_asks(text)
 
 
@@ -83,7 +83,7 @@ def repeats(text: str, question: str) -> bool:
 
 
 def told(text: str) -> str:
-    """The text without the sentences that ask; empty where it does nothing else."""
+    """Return a text without its questions; empty if it has nothing else."""
     spoken = [*spoken_sentences(text)]
     telling = [sentence for sentence in spoken if not is_question(sentence)]
     if len(telling) == len(spoken):

@@ -1,4 +1,4 @@
-"""How much of its sources a rewritten text keeps, be it written in their language or another one."""
+"""Measure the share of its sources that a rewritten text keeps, in the same language or another one."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,40 +7,40 @@ from mnemic.policy.text.details import details, find_numbers
 from mnemic.policy.text.kept import compared_details
 from mnemic.policy.text.words import FUNCTION_WORDS, words
 
-#: Newer wins, so an outdated detail may go; where everything fits, a text that keeps less than this is sent back. Of
-#: six texts of a careful reader that kept less than 0.9, four kept 0.8, and lacked what was past or not of this scope.
+#: A newer detail replaces an outdated one. If everything fits, a text that keeps less than this share is sent back. Of
+#: six careful texts that kept less than 0.9, four kept 0.8 and lacked only details that were past or out of scope.
 WANTED_SHARE = 0.8
-#: Of the words in small letters, those that are function words of English; other languages share a few of these.
+#: Share of function words of English among words in small letters; other languages share a few of these words.
 _FEWEST_ENGLISH = 0.33
-#: Of the words within sentences of other texts; where more have a capital, it is every noun's, and tells of no name.
+#: Share of capitalised words within sentences. Above it the language capitalises every noun, not only names.
 _MOST_NAMES = 0.2
 
 
 class Retention(NamedTuple):
-    """What a text keeps of the distinct details of its sources."""
+    """The share of its sources' distinct details that a text keeps."""
 
-    #: 0..1; 1.0 where there are none.
+    #: 0..1; 1.0 if there are no details.
     share: float
-    #: Of all details, and of those that it lacks, in the order of the sources.
+    #: The number of all details.
     details: int
     missing: tuple[str, ...]
 
     def lacking(self, wanted: float) -> tuple[str, ...]:
-        """The details to put back for this share: no more than it takes, for not all may fit."""
+        """Return the fewest details to put back for this share, since not all may fit."""
         least = -(-round(wanted * self.details, 6) // 1)  # rounded up
         return self.missing[: max(0, int(least) - self.details + len(self.missing))]
 
 
 def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> Retention:
-    """Names, numbers, dates and quoted words of the sources that a text keeps.
+    """Return the share of names, numbers, dates and quoted words of the sources that a text keeps.
 
-    They are the same in every language; the names of days and months are not, nor is a noun that German writes with a
-    capital, so that these count only where the text is of the language that they are of.
+    These details are the same in every language, except names of days and months, and nouns that German capitalises:
+    they count only if source and text have the same language.
 
     Args:
-        sources: what the text was made of.
+        sources: the texts that the new text was made of.
         text: the new one.
-        ended: what no longer holds; nothing of it needs to be kept.
+        ended: outdated texts; none of their details needs to be kept.
     """
     free = {detail.casefold() for part in map(details, ended) for kind in part[:4] for detail in kind}
     elsewhere = "\n".join(source for source in sources if not _is_english(source))
@@ -63,7 +63,7 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
 
 
 def wanted_share(sources: Sequence[str], word_limit: int) -> float:
-    """The share that can be asked of a text within the limit: less where its sources have more words than it may."""
+    """Return the share that a text within the word limit can keep: less if its sources have more words."""
     return min(WANTED_SHARE, word_limit / max(1, sum(len(source.split()) for source in sources)))
 
 

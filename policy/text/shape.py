@@ -1,4 +1,4 @@
-"""How texts are shaped: cleaned, measured and clipped, cut into pieces, and with date and subject in front.
+"""Clean, measure, clip and cut texts, and put date and subject in front of a memory.
 
 The database computes the same tokens from the number of characters.
 """
@@ -25,7 +25,7 @@ MAX_TEXT_BYTES = 8192
 CHARS_PER_TOKEN = 4
 #: Longer questions add nothing to a search and cost the embedder's time.
 MAX_QUESTION_CHARS = 2000
-#: Of a longer question no more is looked at: cleaning takes 0.1 ms then.
+#: Characters of a question that are read: cleaning them takes 0.1 ms.
 _READ_CHARS = 4 * MAX_QUESTION_CHARS
 
 #: Vertical tab, form feed, NEL and the Unicode separators part lines as well: removing them would join words.
@@ -42,7 +42,7 @@ _JOINERS = "\u200c\u200d"
 #: As in Unicode's Stream-Safe Text Format (UAX #15): no language stacks more on one letter, and the time to normalise
 #: grows with the square of a stack's height (32,000 marks take half a second).
 _MAX_MARKS = 30
-#: The blocks with marks in them; so most texts are not looked at mark by mark, which takes a microsecond each.
+#: The blocks with marks in them; most texts have none, and need no check of each mark, which takes a microsecond.
 _MAYBE_STACK = re.compile(
     "[\u0300-\u1dff\u20d0-\u20ff\u2c00-\u2dff\u302a-\u309a\ua600-\uabff\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
     f"{{{_MAX_MARKS + 1},}}"
@@ -50,14 +50,14 @@ _MAYBE_STACK = re.compile(
 _RECALLED_TAG = re.compile(r"<(/?)MemoryContext(?![\w.-])[^<>]*>?", re.IGNORECASE)
 
 MAX_PIECE_CHARS = 1000
-#: A break that leaves less of a piece is passed over for a finer one.
+#: A break that leaves a shorter piece is skipped for a finer one.
 _LEAST_PIECE_CHARS = 333
 
 
 def clean_text(text: str) -> str:
-    """The text in NFC with newline as line end, without unwanted characters and outer white space. Idempotent.
+    """Return a text in NFC with newlines as line ends, without unwanted characters and outer white space. Idempotent.
 
-    Of more than 30 combining marks in a row the first 30 are kept.
+    A row of more than 30 combining marks is cut to 30.
     """
     if text.isascii() and text.isprintable():
         return text.strip()
@@ -67,12 +67,12 @@ def clean_text(text: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """The text with a question mark in the place of each half character, which no request and no row can carry."""
-    return str.encode(text, errors="replace").decode()  # whatever a subclass makes of it
+    """Replace each half character, which no request and no row can carry, with a question mark."""
+    return str.encode(text, errors="replace").decode()  # not the method of a subclass
 
 
 def visible(piece: str) -> str:
-    """A piece of a longer text without unwanted characters, its white space as it is."""
+    """Return a piece of a longer text without unwanted characters, with its white space."""
     return _UNWANTED().sub("", _LINE_END.sub("\n", piece))
 
 
@@ -85,16 +85,16 @@ def _lower_stacks(text: str) -> str:
 
 
 def says_nothing(text: str) -> bool:
-    """Whether nothing of a cleaned text can be seen."""
+    """Return whether a cleaned text has no visible character."""
     return all(char.isspace() or char in _JOINERS for char in text)
 
 
 def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """The cleaned text.
+    """Return a text cleaned, or raise.
 
     Args:
-        text: What was given.
-        what: What it is, for the message; the text itself is never quoted.
+        text: The input.
+        what: Its name in the error message, which never quotes the text.
         max_bytes: The most bytes of UTF-8 it may have.
 
     Raises:
@@ -110,13 +110,13 @@ def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> st
 
 
 def clean_question(text: str) -> str:
-    """The cleaned beginning of what is looked for; empty where nothing of it can be seen."""
+    """Return the cleaned beginning of a question; empty if it has no visible character."""
     cleaned = clip_text(clean_text(text[:_READ_CHARS]), MAX_QUESTION_CHARS)
     return "" if says_nothing(cleaned) else cleaned
 
 
 def clip_text(text: str, max_chars: int) -> str:
-    """The text itself when it fits, else its beginning, ended by an ellipsis, at a word end where one is near."""
+    """Return a text that fits as it is, or its beginning with an ellipsis, at a word end if one is near."""
     if len(text) <= max_chars:
         return text
     head = text[: max_chars - 1]
@@ -128,7 +128,7 @@ def clip_text(text: str, max_chars: int) -> str:
 
 
 def strip_recalled(text: str) -> str:
-    """The text without outer white space and what a recall put into it: a memory is never formed again from itself.
+    """Return a text without outer white space and recalled memories, so that no memory is formed from itself.
 
     Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
     """
@@ -145,17 +145,17 @@ def strip_recalled(text: str) -> str:
         position = tag.end()
     if depth == 0:
         kept.append(text[position:])
-    # a blank in the gap, so that what stood around a block cannot become a tag itself
+    # a blank in the gap, so that the text around a block cannot become a tag itself
     return " ".join(kept).strip()
 
 
 def count_tokens(text: str) -> int:
-    """Estimated tokens of a text: its characters divided by four, rounded up."""
+    """Return the estimated tokens of a text: its characters divided by four, rounded up."""
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
 def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) -> list[Item]:
-    """The items that fit, in rank order: one that is too long is passed over, and smaller ones may still follow."""
+    """Return the items that fit, in rank order; an item that is too long is skipped, and smaller ones may follow."""
     chosen: list[Item] = []
     left = budget
     for item in items:
@@ -167,15 +167,15 @@ def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) ->
 
 
 def search_text(dated: datetime, subject: str, content: str) -> str:
-    """`[8 May 2026] Subject: content`: the bare sentence is never indexed, since date and subject are asked for.
+    """Return `[8 May 2026] Subject: content`, the indexed form: questions name dates and subjects too.
 
-    The subject stands in front even where the content begins with it; that measures better.
+    The subject comes first even if the content begins with it; that measures better.
     """
     return f"[{long_date(dated)}] {subject}: {content}" if subject else f"[{long_date(dated)}] {content}"
 
 
 def pieces(text: str) -> list[str]:
-    """The text in pieces of at most 1,000 characters, cut at paragraphs, else sentences, else words.
+    """Cut a text into pieces of at most 1,000 characters, at paragraphs, else sentences, else words.
 
     No piece is empty, and together they hold every word; only a word longer than a piece is cut itself.
     """
@@ -193,7 +193,7 @@ def pieces(text: str) -> list[str]:
 
 
 def _cut(window: str) -> int:
-    """Where to end a piece; the window holds one character more than it may have."""
+    """Return the end of a piece in a window with one character more than a piece may have."""
     paragraph = window.rfind("\n\n")
     if paragraph >= _LEAST_PIECE_CHARS:
         return paragraph
@@ -203,7 +203,7 @@ def _cut(window: str) -> int:
 
 
 def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
-    """A memory that holds since this moment; without a subject it is about whoever its scope key belongs to."""
+    """Make a memory that holds since this moment; without a subject it is about the owner of its scope key."""
     subject = subject or display_name(split_scope_key(key)[1])
     return NewMemory(
         id=rising_id(),

@@ -1,4 +1,4 @@
-"""Words, sentences and quotations of a text: the ground of the other rules, each pattern linear in the text."""
+"""Find words, sentences and quotations of a text, for all other rules; each pattern is linear in the text."""
 
 import re
 from collections.abc import Callable
@@ -10,21 +10,21 @@ _TEXTS = resources.files("mnemic.policy.text")
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written as one text."""
+    """Return the words of a list that is written as one text."""
     return frozenset(text.split())
 
 
 FUNCTION_WORDS = word_set(_TEXTS.joinpath("function_words.txt").read_text("utf-8"))
-#: Words that say nothing by their capital at the start of a sentence: `Yesterday` is no name, `Marit` is. Base forms
-#: only. First names that are also words (Mark, Rose, Grace, Bill) are left out on purpose, for a stored fact usually
-#: begins with the name of whom it is about.
+#: Words that are no names if they begin a sentence with a capital: `Yesterday`, but not `Marit`. Base forms only. First
+#: names that are also words (Mark, Rose, Grace, Bill) are not in the list: a stored fact usually begins with the name
+#: of its subject.
 COMMON_WORDS = FUNCTION_WORDS | word_set(_TEXTS.joinpath("common_words.txt").read_text("utf-8"))
-#: Endings that are undone, each with what may stand in its place. `-er` is not: Parker and Baker are people.
+#: Endings to remove, each with its replacement. `-er` is not among them: Parker and Baker are people.
 _ENDINGS = tuple(pair.split("=") for pair in word_set("ies=y ied=y ily=y es= s= ly= ing=e ing= ed=e ed= est= ness="))
 
 
 def is_common_word(word: str) -> bool:
-    """Whether an English word, in any case and inflection, is one of the common ones."""
+    """Return whether an English word, in any case and inflection, is a common one."""
     folded = word.casefold().replace("’", "'").partition("'")[0]
     if folded in COMMON_WORDS:
         return True
@@ -52,12 +52,12 @@ _ABBREVIATIONS = word_set(
 
 
 def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
-    """Gives the pattern when called: for large ones, 20 ms together, which importing the graphs need not take."""
+    """Return a function that compiles the pattern at its first call: large ones take 20 ms that an import need not."""
     return cache(partial(re.compile, expression, flags))
 
 
 class Word(NamedTuple):
-    """One word, where it stands, and whether a sentence, line or quotation begins with it."""
+    """One word, its place, and whether a sentence, line or quotation begins with it."""
 
     text: str
     start: int
@@ -65,7 +65,7 @@ class Word(NamedTuple):
 
 
 def words(text: str) -> list[Word]:
-    """The words of a text in order."""
+    """Return the words of a text in order."""
     found: list[Word] = []
     end = 0
     for match in WORD.finditer(text):
@@ -76,17 +76,17 @@ def words(text: str) -> list[Word]:
 
 
 def bare(word: str) -> str:
-    """The word without its possessive ending."""
+    """Return a word without its possessive ending."""
     return word[:-2] if word[-2:].casefold() in ("'s", "’s") else word
 
 
 def folded_words(text: str) -> list[str]:
-    """Every word without case and possessive ending, in order."""
+    """Return every word without case and possessive ending, in order."""
     return [bare(word).casefold() for word in WORD.findall(text)]
 
 
 def stem(word: str) -> str:
-    """The beginning that tells a folded word whatever its ending."""
+    """Return the beginning that a folded word has in all its forms."""
     return word.removesuffix("s")[:5]
 
 
@@ -102,7 +102,7 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where each sentence ends, the last at the end of the text; in doubt, as after `Dr.`, none ends."""
+    """Return the end of each sentence; the last one is the end of the text. In doubt, as after `Dr.`, none ends."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if _ends_sentence(text, match)]
     if not ends or text[ends[-1] :].strip():
         ends.append(len(text))
@@ -110,7 +110,7 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text without white space around them."""
+    """Return the sentences of a text without outer white space."""
     ends = sentence_ends(text)
     found = [text[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
     return [sentence for sentence in found if sentence]

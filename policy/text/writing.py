@@ -1,4 +1,4 @@
-"""How a memory must be written: complete, short, neutral, in the third person, and no loop of a language model."""
+"""Check the text of a memory: complete, short, neutral, in the third person, and no loop of a language model."""
 
 import math
 import re
@@ -28,7 +28,7 @@ class _Limits(NamedTuple):
     sentences: float = math.inf
 
 
-#: Sentences about somebody. The other kinds are whole texts or steps in their own voice: only their length is checked.
+#: Kinds made of sentences about a person. Other kinds are whole texts or steps: only their length is checked.
 _LIMITS: dict[Kind, _Limits] = {
     "fact": _Limits(words=30, chars=280),
     "reflection": _Limits(words=35, chars=500),
@@ -43,7 +43,7 @@ _LAST_EXCLAMATION = re.compile(r"(?<![!?！])[!！]++$")
 
 _TOKEN = re.compile(r"\w+")
 _ONE_CHARACTER = re.compile(r"(\w)\1{29}")
-#: A phrase of so many words is a loop when it stands so many times in a row; "very, very, very" is not, nor are rows
+#: A phrase of so many words is a loop if it is repeated so many times in a row; "very, very, very" is not, nor are rows
 #: of equal numbers.
 _MOST_IN_A_ROW = {1: 6, 2: 4, 3: 4, 4: 3, 5: 3, 6: 3, 7: 3, 8: 3}
 #: English prose of 1,000 words still has more than a third of different ones.
@@ -58,7 +58,7 @@ _PRONOUNS = word_set(
 _BEFORE_MINE = frozenset({"of", "is", "was", "are", "were", "be", "and", "than", "like"})
 _NUMBERED = word_set("war part phase type class level grade stage tier act chapter volume section round title group")
 _PLACES = word_set("in at from to near since on for")
-#: What may follow a numeral (`Elizabeth I was queen`), but hardly a speaking I right after a name.
+#: Words that may follow a numeral (`Elizabeth I was queen`), but hardly the pronoun I right after a name.
 _AFTER_NUMERAL = re.compile(
     r"\s*(?:[.,;:)\]?!–-]|$|(?:of|and|or|is|was|the|in|at|for|to|by|from|with|on|as|ended|began|ruled|reigned|died)\b)",
     re.IGNORECASE,
@@ -66,7 +66,7 @@ _AFTER_NUMERAL = re.compile(
 
 
 class Verdict(NamedTuple):
-    """What became of a text: the text to store, or why it is refused."""
+    """The result of a check: the text to store, or the reason of its refusal."""
 
     text: str | None
     problem: Problem | None = None
@@ -75,21 +75,21 @@ class Verdict(NamedTuple):
 
 
 def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdict:
-    """Accepts, trims or refuses a text that is about to become a memory.
+    """Accept, trim or refuse the text of a new memory.
 
     Trimmed are outer white space, line breaks within a sentence, a last exclamation mark and whole sentences at the end
-    beyond the limits. What is accepted is accepted again unchanged.
+    beyond the limits. An accepted text is accepted again unchanged.
 
     Args:
-        text: What a model or a rule wrote.
+        text: The output of a model or a rule.
         kind: The kind of memory it becomes; facts, reflections, episodes and insights must meet every rule.
-        max_words: Instead of the kind's own word limit.
+        max_words: Replaces the word limit of the kind.
     """
     limits = _LIMITS.get(kind, _Limits())
     if max_words is not None:
         limits = limits._replace(words=max_words)
     checked = clean_text(text)
-    # whole texts are never cut: what a consolidation loses at its end is lost for good
+    # whole texts are never cut: the end of a consolidation would be lost for good
     if kind in _LIMITS:
         checked = " ".join(checked.split())
         if not _fits(checked, limits):  # the first sentence always stays
@@ -132,7 +132,7 @@ def _fits(text: str, limits: _Limits) -> bool:
 
 
 def is_degenerate(text: str) -> bool:
-    """Whether a word, a phrase or a sentence is repeated absurdly, or the text has hardly any different words."""
+    """Return whether a word, a phrase or a sentence is repeated absurdly, or hardly any two words differ."""
     tokens = _TOKEN.findall(text.casefold())
     if len(tokens) >= _ENOUGH_WORDS and len(set(tokens)) < _LEAST_DIFFERENT * len(tokens):
         return True
@@ -155,7 +155,7 @@ def _repeats(tokens: list[str], size: int, times: int) -> bool:
 
 
 def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
-    """Whether a word is a pronoun of the first or second person.
+    """Return whether a word is a pronoun of the first or second person.
 
     The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
     """
@@ -171,7 +171,7 @@ def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
 
 
 def _is_other_i(text: str, found: list[Word], index: int) -> bool:
-    """A Roman numeral (`World War I`, `Elizabeth I`) or an abbreviation (`I/O`, `i.e.`)."""
+    """Return whether an I is a Roman numeral (`World War I`) or part of an abbreviation (`I/O`, `i.e.`)."""
     word = found[index]
     end = word.start + 1
     if text.startswith(("/", "&"), end) or text[end : end + 2].casefold() == ".e":
