@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 #: Our transactions wait for no model and last milliseconds: one that stands still for so long belongs to a frozen
 #: process or a cut network, and must not keep an agent's head from everybody else.
 IDLE_SECONDS: Final = 5.0
+#: The same limit for a read-only transaction on catalogs: it keeps no lock that other transactions need, and a busy
+#: machine may suspend the process for seconds.
+CATALOG_IDLE_SECONDS: Final = 60.0
 #: The wait for an agent's head, which such a process may keep for IDLE_SECONDS; a save that gave up before would throw
 #: away what models were paid for.
 HEAD_SECONDS: Final = 10.0
@@ -239,7 +242,8 @@ class Database:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
             MnemicError: as `scoped` does.
         """
-        return self._transaction(self.settings.statement_timeout_seconds, _CATALOG)
+        patience = self.settings.statement_timeout_seconds
+        return self._transaction(patience, _CATALOG, idle=_milliseconds(CATALOG_IDLE_SECONDS))
 
     @asynccontextmanager
     async def _transaction(
@@ -290,5 +294,9 @@ class Database:
         """The time limits of a transaction, as its first statements set them."""
         lock = self.settings.lock_timeout_seconds
         limits = {"statement": patience, "lock": lock, "head": max(lock, HEAD_SECONDS), "idle": IDLE_SECONDS}
-        # rounded up, for zero would be no limit at all
-        return {name: f"{math.ceil(seconds * 1000)}ms" for name, seconds in limits.items()}
+        return {name: _milliseconds(seconds) for name, seconds in limits.items()}
+
+
+def _milliseconds(seconds: float) -> str:
+    """Return a time limit as Postgres reads it, rounded up, since zero would be no limit."""
+    return f"{math.ceil(seconds * 1000)}ms"

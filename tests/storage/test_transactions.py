@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -197,6 +198,15 @@ async def test_a_transaction_that_stands_still_costs_nobody_a_save(
             failed == "the other",
         ]
         await remember(db, ME)
+
+
+async def test_a_check_of_the_catalogs_outlives_a_process_that_stands_still(
+    clean_db: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "IDLE_SECONDS", 0.05)
+    async with clean_db.database() as db, db.catalog() as connection:
+        time.sleep(0.2)  # noqa: ASYNC251 - the process stands still
+        await connection.execute("select 1")
 
 
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
