@@ -1,4 +1,4 @@
-"""The nodes of the refinement graph: a session is opened, its agent takes turns and calls tools, and it is closed."""
+"""Nodes of the refinement graph: open a session, let its agent take turns and call tools, and close it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -34,12 +34,12 @@ from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.refinements import Claim, Progress
 
-#: Makes the tools of one session; the room of tools has them.
+#: Makes the tools of one session.
 ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
 
 
 async def open_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
-    """Begins or resumes the scope key's session where that is due; a dry run only tells what there is to do."""
+    """Begin or resume the session of the scope key if it is due; a dry run only counts the work."""
     identity = identity_of(runtime)
     request = validate(RefinementInput, state)
     key = request.get("scope_key") or scope_key("agent", identity.agent_id)
@@ -47,7 +47,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
     lease = Lease(work="refinement", scope_key=key, holder=holder_of(runtime))
     async with release_lease_on_error(resources, identity, lease):
         found, session = await open_session(resources, identity, lease, forced=forced, dry_run=dry_run)
-        if session is None:  # nothing of an earlier run on the same thread stays in the channels
+        if session is None:  # remove the channels of an earlier run on the same thread
             stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
             return cast(RefinementState, {**stale, **found, "ending": None, "batches": []})
         batches = await first_batches(session)
@@ -63,12 +63,12 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
         "batches": batches,
         "batch": 1,
         "turns": [],
-        "ending": None if batches else "finished",  # all that there was may be gone when a session is resumed
+        "ending": None if batches else "finished",  # all memories may be gone when a session is resumed
     }
 
 
 def refinement_session(resources: Resources, state: RefinementState, runtime: Runtime[Identity]) -> RefinementSession:
-    """The session of this run."""
+    """Return the session of this run."""
     return RefinementSession(
         resources=resources,
         overrides=state["overrides"],
@@ -82,9 +82,9 @@ def refinement_session(resources: Resources, state: RefinementState, runtime: Ru
 async def take_turn(
     state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
 ) -> RefinementState:
-    """One turn, counted before the model is asked: shows the batch with what was done in it, and takes the next calls.
+    """Show the batch and its calls so far to the model, and take its next calls. The turn is counted first.
 
-    Where there are none, the next batch follows. No connection waits for the answer.
+    Without calls the next batch follows. No connection is held meanwhile.
     """
     session = refinement_session(resources, state, runtime)
     progress = await session.transact(lambda scoped: refinements.step(scoped, session.claim, session.settings))
@@ -92,7 +92,7 @@ async def take_turn(
         return {"ending": ending}
     turns = state["turns"]
     ids = state["batches"][state["batch"] - 1]
-    # as it was when it began, so that what was said of it stays true
+    # the batch as it was at its beginning, so that earlier results stay true
     shown = state["shown"] if turns else await session.begin_batch(ids, progress)
     models = session.resources.models.with_settings(session.settings)
     running = run_turn(_input(session, state, shown), make_tools(session), models)
@@ -136,9 +136,9 @@ def _input(session: RefinementSession, state: RefinementState, shown: Batch) -> 
 async def call_tools(
     state: RefinementState, resources: Resources, runtime: Runtime[Identity], make_tools: ToolFactory
 ) -> RefinementState:
-    """Answers every call of a turn, one after the other, each an operation of its own; a refusal is an answer too.
+    """Run the calls of a turn one after the other, each as an operation; a refusal is a result too.
 
-    Those beyond the most that are carried out are answered with just that.
+    Calls beyond the limit get a result that names the limit.
     """
     session = refinement_session(resources, state, runtime)
     tools = {tool.name: tool for tool in make_tools(session)}
@@ -149,7 +149,7 @@ async def call_tools(
         answer, is_refused = (not_carried_out(MAX_CALLS), True) if place >= MAX_CALLS else await _answer(call, tools)
         is_over = is_over or (call.name == COMPLETING and answer == ENDED)
         answered.append(call._replace(answer=answer))
-        # progress, for whoever streams the graph: nothing of what memories say
+        # progress for a host that streams the graph, without contents
         runtime.stream_writer({"refinement": str(session.claim.id), "tool": call.name, "refused": is_refused})
     return {
         "turns": [*earlier, turn._replace(calls=tuple(answered))],
@@ -160,7 +160,7 @@ async def call_tools(
 
 
 async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, bool]:
-    """What the model is told, and whether it was refused."""
+    """Return the result of a call, and whether it was refused."""
     if call.arguments is None:
         return UNREADABLE_CALL, True
     if call.name not in tools:
@@ -171,7 +171,7 @@ async def _answer(call: ToolCall, tools: Mapping[str, BaseTool]) -> tuple[str, b
 
 
 async def close_refinement(state: RefinementState, resources: Resources, runtime: Runtime[Identity]) -> RefinementState:
-    """Ends what ran into a limit or out of calls; the figures are those of the session's row."""
+    """End a session that ran into a limit or out of calls, with the figures of its row."""
     session = refinement_session(resources, state, runtime)
     ending = state["ending"]
     if ending is not None and ending != "completed":

@@ -1,4 +1,4 @@
-"""What a refinement is shown at once, and what it may do to memories, so that a misled session stays within bounds."""
+"""Bounds of a refinement: the memories of one batch, and the losses that a session may cause."""
 
 import math
 import re
@@ -14,10 +14,10 @@ from mnemic.state.refinement import LedgerEntry
 
 
 def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[LedgerEntry, ...]]:
-    """The entries in batches of at most `tokens`, similar ones together; every entry once, within a batch in order.
+    """Cut the entries into batches of at most `tokens`, similar ones together; each batch keeps their order.
 
-    One batch where all of them fit. A single longer entry stands alone. A batch begins with the first entry that is
-    left and takes what is most like it, of the same person first: what shares the rarest words, for its length.
+    A longer entry is a batch of its own. A batch begins with the first entry left, and takes the most similar ones, of
+    the same person first. Entries are similar if they share rare words, relative to their length.
     """
     words = [frozenset(folded_words(entry.content)) - FUNCTION_WORDS for entry in entries]
     holders = Counter(word for held in words for word in held)
@@ -31,7 +31,7 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
 
         def rank(place: int, first: int = first) -> tuple[bool, bool, float, int]:
             shared = sum(rarity[word] for word in words[first] & words[place])
-            # the root keeps long texts from being like everything
+            # the root keeps long texts from being similar to everything
             likeness = shared / math.sqrt(max(1, len(words[place])))
             is_others = entries[place].subject_user_id != entries[first].subject_user_id
             return place != first, is_others, -likeness, place
@@ -44,35 +44,35 @@ def batches(entries: Sequence[LedgerEntry], *, tokens: int) -> list[tuple[Ledger
     return found
 
 
-#: A law may say in a tenth of the words what its many cases said; what keeps less says something else.
+#: Smallest share of words that a merge of many texts keeps; a text with less has another meaning.
 LEAST_KEPT: Final = 0.1
-#: Shorter words are not told by their beginning.
+#: Shorter words are not compared by their beginning.
 _LEAST_CHARS: Final = 4
-#: Shorter ones tell nothing; what follows the beginning of a word is its ending: calm, calming; collect, collection.
+#: Shorter words are not distinctive. The rest of a word behind its beginning is its ending: calm, calming; collect,
+#: collection.
 _LEAST_TELLING: Final = 3
-#: Lost words with one other word between them are named together, but for so many words at most.
+#: Lost words with at most one other word between them are named together.
 _GAP: Final = 2
 _LONGEST_STRETCH: Final = 8
 _LONGEST_ENDING: Final = 3
 _NUMBER = re.compile(r"\d+")
 _GROUPED = re.compile(r"(?<=\d)[,.'](?=\d{3}(?!\d))")
-#: Characters of scripts that put no spaces between words; each tells something of its own.
+#: Characters of scripts without spaces between words; each counts as a word.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
 
 
 def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) -> list[bool]:
-    """Which of the texts that a new one replaces are lost, because it keeps hardly any of their telling words.
+    """Return which of the replaced texts are lost, because the new one keeps hardly any of their distinctive words.
 
-    Each is compared by itself, so that a long one does not stand in for short ones; and all of them together, so that
-    one word which they share does not stand in for them: where it keeps too little of that, all are lost. One memory
-    rewritten keeps a third of its words, two merged a quarter, and many a tenth, whichever is less: of all words alike,
-    or with names, numbers, dates and uncommon words counted twice, as a text in fewer words keeps those. One without a
-    telling word, such as an emoji, is kept by any text, and lost where there is none.
+    Each text is compared by itself, so that a long one cannot hide the loss of short ones; and all of them together, so
+    that one shared word cannot keep them all. One rewritten memory must keep a third of its words, two merged ones a
+    quarter, and many a tenth: of all words alike, or with names, numbers, dates and uncommon words counted twice,
+    whichever is less. A text without a distinctive word, such as an emoji, is lost only if the new text is empty.
 
     Args:
-        old: the texts that it replaces.
-        new: the text; empty where they are deleted.
-        about: names of the people whom they are about; a name tells nothing of its bearer.
+        old: the replaced texts.
+        new: the new text; empty for a deletion.
+        about: names of the people in them, which are not distinctive.
     """
     if not new:
         return [True] * len(old)
@@ -91,7 +91,7 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
 
 
 def _telling(text: str) -> dict[str, int]:
-    """The stems of the words that tell something, numbers and dates in one form; each with how much it counts."""
+    """Return the stems of distinctive words, and numbers and dates in one form, each with its weight."""
     dates, rest = find_dates(text)
     said = [word for word in folded_words(rest) if word not in FUNCTION_WORDS and not _UNSPACED.search(word)]
     numbers = _digits(rest) | {number for number in find_numbers(rest) if number.isdecimal()}
@@ -106,16 +106,16 @@ def _digits(text: str) -> set[str]:
 def lost_words(
     old: Sequence[str], said: Iterable[str], *, among: Sequence[str], named: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Telling words of some texts that no other text says, in any ending, each with the words around it.
+    """Return distinctive words that other texts lack in any ending, each with the words around it, rarest first.
 
-    A word by itself looks like a filler more often than it is one: `make` comes from `make him calm`. The rarest come
-    first. Numbers and dates are none: they may change their form, and are compared as details.
+    A word alone often looks like a filler: `make` comes from `make him calm`. Numbers and dates are left out: they may
+    change their form, and are compared as details.
 
     Args:
-        old: the texts that had them.
-        said: all that is still said.
-        among: all memories, by which it is told what is rare.
-        named: what is known to be lost.
+        old: the texts with the words.
+        said: all remaining texts.
+        among: all memories, for the rarity of a word.
+        named: words already listed as lost.
     """
     words = {word for text in (*said, *named) for word in folded_words(text)}
     known = {stem(word) for word in words}
@@ -142,7 +142,7 @@ def _is_lost(word: str, known: Container[str], beginnings: Container[str]) -> bo
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last place of what stands together, with at most one word between, in stretches of at most 8 words."""
+    """Yield first and last place of adjacent words, with at most one word between, in stretches of at most 8 words."""
     first = last = -1
     for place in places:
         if first >= 0 and (place - last > _GAP or place - first >= _LONGEST_STRETCH):
@@ -154,12 +154,12 @@ def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def removable(percent: int, memories: int) -> int:
-    """How many of so many memories a session may remove without keeping them elsewhere, rounded up."""
+    """Return the number of memories that a session may remove without keeping their content, rounded up."""
     return -(-percent * memories // 100)
 
 
 def merged_category(names: Sequence[str], categories: Categories) -> str:
-    """The category of a memory made of others: of theirs the one that the fewest roles read, then the most frequent."""
+    """Return the category of a merged memory: the one that the fewest roles read, then the most frequent one."""
 
     def rank(name: str) -> tuple[int, int, int]:
         readers = sum(name in allowlist.categories for allowlist in categories.allowlists.values())

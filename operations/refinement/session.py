@@ -1,4 +1,4 @@
-"""One refinement session: how it begins, its transactions, and the rules by which a model's numbers become memories."""
+"""One refinement session: its beginning, its transactions, and the memories behind a model's numbers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,36 +27,35 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RefinementSession:
-    """A session as the run that holds it works on it: its transactions see its scope key and no other."""
+    """A session in the run that holds its lease. Its transactions see one scope key only."""
 
     resources: Resources
-    #: What the agent overrides of the settings.
+    #: Settings that the agent overrides.
     overrides: dict[str, Any]
     identity: Identity
     claim: Claim
-    #: The memories as the model was shown them last, by the small numbers that it calls them by: never by their ids,
-    #: and the same for the whole run.
+    #: The memories as the model last saw them, by the small numbers that stand in for their ids during the run.
     shown: dict[int, LedgerEntry] = field(default_factory=dict)
-    #: The lost words that the model was told of when it first wanted to end.
+    #: The list of lost words that the model got at its first attempt to end.
     told: list[str] = field(default_factory=list)
 
     @cached_property
     def settings(self) -> Settings:
-        """The agent's own."""
+        """The agent's own settings."""
         return self.resources.settings.overridden(self.overrides)
 
     async def transact(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
-        """What `act` returns once it is committed; it may run more than once."""
+        """Run `act` in a transaction, more than once if necessary, and return its result after the commit."""
         key = self.claim.lease.scope_key
         return await self.resources.database.write(self.identity, act, only=key, categories=self.allowed)
 
     async def run_operation(
         self, reason: str, act: Callable[["CoreMemoryEditor"], Awaitable[Result]]
     ) -> tuple[Result, list[LedgerEntry]]:
-        """Does one operation: what `act` returns, and the core memory after it.
+        """Run one operation; return the result of `act` and the core memory after it.
 
         Raises:
-            RefinementRefusedError: what the call asks for may not be done; nothing was written.
+            RefinementRefusedError: the call is not allowed; nothing was written.
             RefinementOverError: the session has ended, or is no longer this run's.
         """
 
@@ -68,7 +67,7 @@ class RefinementSession:
         return await self.transact(operation)
 
     def show(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-        """The entries with their numbers, new ones for those not seen before; the model is about to be told of them."""
+        """Give the entries their numbers, new ones if not seen before, and record them as shown to the model."""
         numbered: list[LedgerEntry] = []
         for entry in entries:
             number = self.number_of(entry.id) or len(self.shown) + 1
@@ -77,11 +76,11 @@ class RefinementSession:
         return numbered
 
     def number_of(self, memory_id: UUID) -> int | None:
-        """The number of a memory; None for one that was not shown."""
+        """Return the number of a memory; None if it was not shown."""
         return next((number for number, entry in self.shown.items() if entry.id == memory_id), None)
 
     async def begin_batch(self, ids: Sequence[str], progress: refinements.Progress) -> Batch:
-        """What the model is shown of these memories, how much there is of all of them, and may still be done."""
+        """Return the batch of these memories for the model, with the size of all of them and the remaining limits."""
         entries = await self.transact(refinements.ledger)
         most_removed = removable(self.settings.refinement_removed_percent, progress.memories_before)
         budget = Budget(
@@ -96,38 +95,38 @@ class RefinementSession:
 
     @property
     def most_protected(self) -> int:
-        """Tokens that may be protected."""
+        """Return the tokens that may be protected."""
         return self.settings.refinement_protected_percent * self.settings.refinement_target // 100
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The categories that the role may read."""
+        """Return the categories that the role may read."""
         return self.resources.categories.of_role(self.identity.role).categories
 
 
 class Replaced(NamedTuple):
-    """A memory that a text replaces, and what went into it when the session began."""
+    """A memory that a text replaces, with its originals at the beginning of the session."""
 
     entry: LedgerEntry
     originals: Sequence[Original]
 
     @property
     def tokens(self) -> int:
-        """The most that may stand in its place: what an earlier step has shortened may grow again."""
+        """Return the maximum length of its replacement: a text that an earlier step has shortened may grow again."""
         return max(self.entry.tokens, sum(count_tokens(original.content) for original in self.originals))
 
 
 @dataclass(frozen=True)
 class CoreMemoryEditor:
-    """The core memory inside one operation, and what may be done to it."""
+    """The core memory inside one operation, with the checks of every change."""
 
     session: RefinementSession
     scoped: ScopedTransaction
-    #: As they are now, by id.
+    #: The current entries by id.
     entries: dict[UUID, LedgerEntry]
 
     def require_editable(self, *numbers: int, may_be_consolidation: bool = False) -> list[LedgerEntry]:
-        """The memories behind these numbers, as the model was shown them.
+        """Return the memories behind these numbers, as the model saw them.
 
         Raises:
             RefinementRefusedError: a number is named twice or unknown, or its memory is gone, was changed meanwhile, is
@@ -149,7 +148,7 @@ class CoreMemoryEditor:
         return entries
 
     def twin(self, text: str, *, of: LedgerEntry | None = None) -> str | None:
-        """How the model knows the living memory that says this already; of an update, another one of its kind."""
+        """Return the name of an active memory with the same text; for an update, of another memory of its kind."""
         for entry in self.entries.values():
             is_same_kind = of is None or (entry.kind, entry.subject_user_id) == (of.kind, of.subject_user_id)
             if entry.content == text and is_same_kind and (of is None or entry.id != of.id):
@@ -158,16 +157,15 @@ class CoreMemoryEditor:
         return None
 
     async def replaced(self, *entries: LedgerEntry) -> list[Replaced]:
-        """The memories, each with what went into it."""
+        """Return the memories, each with its originals."""
         claim = self.session.claim
         return [Replaced(entry, await refinements.originals(self.scoped, claim, entry)) for entry in entries]
 
     async def count_lost(self, replaced: Sequence[Replaced], text: str) -> tuple[list[int], int]:
-        """Counts what a text loses of the memories that it replaces; their numbers, and how many more may be lost.
+        """Count the memories that a text loses; return their numbers, and how many more may be lost.
 
-        There is one number for each memory of before the session that went into them. A text is measured by what these
-        said when the session began, so many small steps lose no more than one. What an earlier step has lost does not
-        count again.
+        Each original of before the session counts once. A text is compared with the originals at the beginning of the
+        session, so many small steps lose no more than one. The losses of an earlier step do not count again.
 
         Raises:
             RefinementRefusedError: the session would lose too many.
@@ -192,16 +190,16 @@ def _lost(originals: Sequence[Original], text: str) -> list[bool]:
 async def open_session(
     resources: Resources, identity: Identity, lease: Lease, *, forced: bool, dry_run: bool
 ) -> tuple[RefinementResult, RefinementSession | None]:
-    """Begins a session under this lease, or resumes one that was broken off.
+    """Begin a session under this lease, or resume one that broke off.
 
     Returns:
-        What there is to do, and the session; None where none is due, or it is a dry run.
+        The work to do, and the session; None if none is due, or for a dry run.
 
     Raises:
-        RefinementRunningError: somebody else's is running.
+        RefinementRunningError: another run holds the session.
         InvalidInputError: the scope key is none of this identity's.
-        RefusedIdentityError: others share it, and a server's client asks.
-        CategoryRefusedError: the role has no allowlist, or does not read what is always in context.
+        RefusedIdentityError: others share it, and the request comes from a server's client.
+        CategoryRefusedError: the role has no allowlist, or does not read the always-in-context memories.
     """
     key = lease.scope_key
     _require_refinable(resources, identity, key)
@@ -219,7 +217,7 @@ async def open_session(
             return found, None
         await scoped.begin_operation("refinement")  # from here on the agent's writers come one after the other
         running = await refinements.running(scoped, key)
-        # whoever asks for a refinement waits for no failure of the last one
+        # a requested refinement does not wait for the pause after a failure
         if await leases.claim(scoped, lease, resources.settings, forced=True) is None:
             raise _is_running(running)
         if running is None:
@@ -233,7 +231,7 @@ async def open_session(
 def _to_do(
     session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, forced: bool
 ) -> RefinementResult:
-    """What there is to do: due where it has outgrown its budget, was broken off, or there is something to force."""
+    """Return the work to do: due if the memory has outgrown its budget, a session broke off, or it is forced."""
     tokens, settings = sum(entry.tokens for entry in ledger), session.settings
     is_due = running is not None or tokens > settings.refinement_budget_tokens or (forced and bool(ledger))
     return {
@@ -249,7 +247,7 @@ def _to_do(
 
 
 async def first_batches(session: RefinementSession) -> list[list[str]]:
-    """Removes exact duplicates, read by nobody, and cuts what is left into batches of ids."""
+    """Remove exact duplicates in SQL, and cut the other memories into batches of ids."""
     _, ledger = await session.run_operation("dedup", lambda editor: refinements.duplicates(editor.scoped, remove=True))
     # in a thread: of 8,000 memories it takes a second
     cut = await asyncio.to_thread(batches, ledger, tokens=session.settings.refinement_batch_tokens)
