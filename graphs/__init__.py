@@ -1,1 +1,1 @@
-"""Wiring only: which node follows which."""
+"""Wiring of the graphs: their nodes and edges."""

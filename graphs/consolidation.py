@@ -15,7 +15,7 @@ from mnemic.state.identity import Identity
 def build_consolidation(
     provide: Provider,
 ) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]:
-    """The compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
+    """Return the compiled graph, without checkpoints: all state that must survive a crash is in the database."""
     builder = StateGraph(
         ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
     )
@@ -26,7 +26,7 @@ def build_consolidation(
     builder.add_node("write", with_lease(provide, tracked(write_consolidation, writing)))
     builder.add_node("save", with_lease(provide, tracked(save_consolidation, saving)))
     builder.add_edge(START, "collect")
-    # routes ask the untracked channels: on a server's thread the others still hold what the last run left in them
+    # routes read untracked channels: on a server's thread other channels still hold values of the last run
     builder.add_conditional_edges(
         "collect", lambda state: "write" if state["reflections"] or state["outdated"] else END, ["write", END]
     )

@@ -27,10 +27,10 @@ from mnemic.state.identity import Identity
 def build_formation(
     provide: Provider, consolidation: AnyGraph
 ) -> CompiledStateGraph[FormationState, Identity, FormationInput, FormationOutput]:
-    """The compiled graph. It keeps no checkpoints: messages stay pending until the one operation that settles them.
+    """Return the compiled graph, without checkpoints: messages stay pending until the one operation that settles them.
 
     Args:
-        provide: what the nodes work with.
+        provide: opens the resources of the nodes.
         consolidation: runs for each scope key that became due; made for the same resources.
     """
     builder = StateGraph(
@@ -43,7 +43,7 @@ def build_formation(
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
-    # new facts are compared with what is known; a decision is needed only where one may be changed
+    # new facts are compared with stored ones; a decision is needed only if one of them may change
     reflect = "extract_reflections"
     builder.add_conditional_edges(
         "extract_facts", lambda state: "find_similar" if state["facts"] else reflect, ["find_similar", reflect]
@@ -65,7 +65,7 @@ def build_formation(
     return trace_without_contents(formation, provide)
 
 
-# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+# Routes read untracked channels: on a server's thread other channels still hold values of the last run.
 
 
 def _read_gate(update: FormationState, outcome: Outcome) -> None:
@@ -74,7 +74,7 @@ def _read_gate(update: FormationState, outcome: Outcome) -> None:
 
 
 def _after_gate(state: FormationState) -> str:
-    """Something is due, in one call or in turn, or the run is over."""
+    """Return the next node: extraction in one call or per turn, or the end."""
     if not state["reason"]:
         return END
     return "extract_observations" if state["extraction"] == "single" else "extract_facts"

@@ -14,7 +14,7 @@ from mnemic.state.maintenance import MaintenanceInput, MaintenanceResult, Mainte
 def build_maintenance(
     provide: Provider,
 ) -> CompiledStateGraph[MaintenanceState, Identity, MaintenanceInput, MaintenanceResult]:
-    """Return the compiled graph. It keeps no checkpoints: what must survive a crash is in the database."""
+    """Return the compiled graph, without checkpoints: all state that must survive a crash is in the database."""
     builder = StateGraph(
         MaintenanceState, context_schema=Identity, input_schema=MaintenanceInput, output_schema=MaintenanceResult
     )

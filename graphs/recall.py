@@ -1,4 +1,4 @@
-"""The recall graph: `read_context -> decide -> search -> render`. It asks no chat model and writes nothing."""
+"""The recall graph: `read_context -> decide -> search -> render`. It calls no chat model and writes nothing."""
 
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -14,7 +14,7 @@ from mnemic.state.identity import Identity
 
 
 def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutput]:
-    """The compiled graph. Few nodes, for each costs half a millisecond on every turn."""
+    """Return the compiled graph. It has few nodes, since each costs half a millisecond per turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     # a search names its user and its best similarity; the rest of every turn is summed up, not to write rows for each
     reading = Tracked("recall", "read", counts_person=False)

@@ -18,7 +18,7 @@ from mnemic.tools.refinement import refinement_tools
 def build_refinement(
     provide: Provider,
 ) -> CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]:
-    """The compiled graph. It keeps no checkpoints: a session that was broken off is taken up from its row."""
+    """Return the compiled graph, without checkpoints: a session that broke off is resumed from its row."""
     builder = StateGraph(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
     )
@@ -34,18 +34,18 @@ def build_refinement(
     return trace_without_contents(hide_untracked(builder.compile(name="refinement", checkpointer=False)), provide)
 
 
-# Routes ask the untracked channels: on a server's thread the others still hold what the last run left in them.
+# Routes read untracked channels: on a server's thread other channels still hold values of the last run.
 
 
 def _after_open(state: RefinementState) -> str:
-    """A session is held, with memories left to work on or none; or nothing is due."""
+    """Return the next node: a turn, the close of a session without memories left, or the end if none is due."""
     if state["ending"]:
         return "close"
     return "agent" if state["batches"] else END
 
 
 def _after_turn(state: RefinementState) -> str:
-    """Calls are to be done, the next batch follows, or the session is over."""
+    """Return the next node: the calls, a turn with the next batch, or the close."""
     if state["ending"]:
         return "close"
     return "tools" if state["turns"] else "agent"

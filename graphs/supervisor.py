@@ -1,4 +1,4 @@
-"""The supervisor: `recall -> agent <-> (confirm ->) tools -> observe`, the agent to begin with and to copy."""
+"""The supervisor graph: `recall -> agent <-> (confirm ->) tools -> observe`, to use or to copy."""
 
 from functools import partial
 
@@ -32,14 +32,14 @@ def build_supervisor(
     categories: Categories | None = None,
     checkpointer: Checkpointer = None,
 ) -> SupervisorGraph:
-    """The compiled graph, with the supervisor's own tools and a sub-agent for each other role with those of that role.
+    """Return the compiled graph, with the supervisor's tools and a sub-agent for each other role with its tools.
 
     Args:
-        provide: what the nodes work with.
-        recalls: made for the same resources.
-        formation: likewise.
-        categories: those that the tools' descriptions name; None: they name none.
-        checkpointer: where its threads are kept; None: that of the host or server, if it has one.
+        provide: opens the resources of the nodes.
+        recalls: the recall graph for the same resources.
+        formation: the formation graph for the same resources.
+        categories: named in the descriptions of the tools; None for descriptions without names.
+        checkpointer: the store of its threads; None for that of the host or server, if it has one.
     """
     # a categories file may leave roles out
     helpers = [role for role in SUBAGENTS if categories is None or role in categories.allowlists]
@@ -53,7 +53,7 @@ def build_supervisor(
     builder.add_node("recall", with_resources(provide, partial(recall, recalls=recalls)))
     builder.add_node("agent", with_resources(provide, partial(answer, recalls=recalls, tools=tools)))
     builder.add_node("confirm", confirm)
-    # not by the name of its node, as which its messages would be streamed
+    # not under the name of its node, under which its messages would be streamed
     builder.add_node("tools", partial(use_tools, node=ToolNode(tools, name="calls")))
     builder.add_node("observe", with_resources(provide, partial(observe, formation=formation)))
     builder.add_edge(START, "recall")
@@ -68,7 +68,7 @@ def build_supervisor(
 
 
 def _after_answer(state: SupervisorState) -> str:
-    """Calls are to be done, some of them only if the user agrees; or the turn is over."""
+    """Return the next node: the calls, the question of consent, or the end of the turn."""
     last = state["messages"][-1]
     if not isinstance(last, AIMessage) or not last.tool_calls:
         return "observe"

@@ -1,4 +1,4 @@
-"""The nodes of the supervisor: it recalls, answers, asks its user, does what was called, and observes."""
+"""Nodes of the supervisor: recall, answer, request consent, run the calls, and observe."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -32,14 +32,14 @@ from mnemic.state.identity import SUPERVISOR, Identity
 from mnemic.state.records import Memory
 from mnemic.state.supervisor import Consent, Question, SupervisorState
 
-#: The tools that may ask the user first: what they take, and of which memories they would do it.
+#: Tools that may need the user's consent: their arguments, and a function that returns the memories concerned.
 _ASKING: Final[dict[str, tuple[type[ForgetArguments], Callable[..., Awaitable[list[Memory]]]]]] = {
     "forget": (ForgetArguments, forgettable),
     "correct": (CorrectArguments, correctable),
 }
-#: Answers of one turn that may call tools; the next one has to do without, so that every turn ends.
+#: Maximum number of answers with tool calls in one turn; the next answer has no tools, so that every turn ends.
 MOST_CALLING: Final = 12
-#: From here on the user is asked; and so they are about a core memory, which every prompt shows.
+#: Importance from which consent is needed. A core memory, which every prompt shows, always needs it.
 _IMPORTANT = 4
 
 
@@ -55,7 +55,7 @@ async def recall(
     if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
         raise InvalidInputError("messages: a turn begins with a message of the user")
     identity = _identity(runtime)
-    # before it is answered as if it were remembered, too; no earlier one, for what was refused stays in the thread
+    # check the last message before it is answered; earlier refused ones stay in the thread
     require_storable(messages[-1], identity)
     fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
     storing = store_turn(resources, identity, spoken(messages))
@@ -69,7 +69,7 @@ async def answer(
     recalls: AnyGraph,
     tools: Sequence[BaseTool],
 ) -> SupervisorState:
-    """The agent's next message. After an interrupt, which loses the context, memory is asked again."""
+    """Return the agent's next message. After an interrupt, which loses the context, recall runs again."""
     runtime.stream_writer({"step": "answer"})
     identity = _identity(runtime)
     if "memory_context" not in state:
@@ -91,8 +91,9 @@ async def answer(
 
 
 async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> SupervisorState:
-    """Interrupts the turn. Nothing of the answer has been done, so that nothing is done twice; an answer that is no
-    `Consent` leaves the question open.
+    """Interrupt the turn for consent. No call has run yet, so none runs twice.
+
+    A reply that is no `Consent` leaves the question open.
     """
     questions = state["questions"]
     memories = {(question["id"], question.get("content")): question for question in questions.values()}
@@ -103,12 +104,12 @@ async def confirm(state: SupervisorState, runtime: Runtime[Identity]) -> Supervi
 
 
 async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: ToolNode) -> SupervisorState:
-    """Does the calls side by side, but those that the user declined; what they answer is for this turn alone."""
+    """Run the calls in parallel, except declined ones; their results are for this turn only."""
     *earlier, last = state["messages"]
     calls = {str(call["id"]): call for call in last.tool_calls} if isinstance(last, AIMessage) else {}
     declined = [call_id for call_id in state.get("declined", ()) if call_id in calls]
     wanted = [call for call_id, call in calls.items() if call_id not in declined]
-    # names alone: what a model writes into its calls is for no stream
+    # names only: the arguments of calls are not streamed
     names = [name for call in wanted if (name := call["name"]) in node.tools_by_name]
     runtime.stream_writer({"step": "tools", "tools": names})
     names_of = {call_id: calls[call_id]["name"] for call_id in declined}
@@ -122,7 +123,7 @@ async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: To
 async def observe(
     state: SupervisorState, resources: Resources, runtime: Runtime[Identity], formation: AnyGraph
 ) -> SupervisorState:
-    """Stores the turn, and has formed what is due; it waits for no model."""
+    """Store the turn and start due formations, without waiting for a model."""
     runtime.stream_writer({"step": "observe"})
     identity = _identity(runtime)
     await observe_turn(resources, identity, spoken(state["messages"]), revision=state.get("memory_revision"))
@@ -131,18 +132,18 @@ async def observe(
 
 
 def _identity(runtime: Runtime[Identity]) -> Identity:
-    """The identity of a turn, which acts in no other role than the supervisor's own."""
+    """Return the identity of a turn, in the supervisor's role."""
     return identity_of(runtime, in_turn=True).model_copy(update={"role": SUPERVISOR})
 
 
 async def _questions(resources: Resources, identity: Identity, message: AIMessage) -> dict[str, Question]:
-    """What the user is asked about, by the ids of the calls."""
+    """Return the questions of consent to the user, by the ids of the calls."""
     questions: dict[str, Question] = {}
     for name, (arguments, reachable) in _ASKING.items():
         wanted: dict[str, ForgetArguments] = {}
         for call in message.tool_calls:
             if call["name"] == name:
-                with suppress(ValidationError):  # which the tool will refuse
+                with suppress(ValidationError):  # the tool will refuse it
                     wanted[str(call["id"])] = arguments.model_validate(call["args"])
         ids = [given.id for given in wanted.values()]
         memories = {memory.id: memory for memory in await reachable(resources, identity, ids)} if ids else {}

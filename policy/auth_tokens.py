@@ -1,7 +1,7 @@
-"""Bearer tokens of the server (JWT), signed by us, that say who somebody is and until when.
+"""Bearer tokens of the server (JWT), signed by us: the identity of their holder and the end of their validity.
 
-Whoever holds one is that person; nothing is kept of it anywhere, so it cannot be taken back before it expires, but by a
-new key for everybody.
+The holder of a token acts as its user. No token is stored, so it cannot be revoked before it expires, except by a new
+key for all tokens.
 """
 
 import hmac
@@ -18,25 +18,25 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS, HostId
 
 _ALGORITHM: Final = "HS256"
-#: Whom a token is for; another form gets another number.
+#: The audience of a token; another form gets another number.
 _AUDIENCE: Final = "mnemic pass 1"
-#: When it ends is compared with the moment that is given.
+#: The end is compared with the moment in the argument, not with the clock.
 _OPTIONS: Final[Options] = {"verify_exp": False}
 #: Characters of a token: servers take 64 KiB of headers at most, and one for two people's groups has some hundred.
 MAX_TOKEN: Final = 16_384
-#: Ten years: whoever needs longer has no use for an end.
+#: Ten years; a longer limit would be none.
 MAX_DAYS: Final = 3_650
 
 
 class TokenClaims(BaseModel):
-    """Who somebody is, and what they may name; by the names that JWT has for it in a token, by ours everywhere else."""
+    """User, groups and agents of a token's holder; with JWT's names in a token, and ours elsewhere."""
 
     model_config = ConfigDict(
         frozen=True, validate_by_name=True, loc_by_alias=False, hide_input_in_errors=True, defer_build=True
     )
 
     user: Annotated[HostId, Field(alias="sub")]
-    #: The only agents they may talk with; none: all.
+    #: The only agents they may use; empty for all.
     agents: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)]
     #: The groups they belong to.
     groups: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)]
@@ -44,14 +44,14 @@ class TokenClaims(BaseModel):
     expires: Annotated[int, Field(alias="exp")]
 
     def admits(self, user: str, agent: str) -> bool:
-        """Whether what this user has with this agent is the holder's."""
+        """Return whether the holder is this user and may use this agent."""
         return user == self.user and (not self.agents or agent in self.agents)
 
 
 def new_token(
     user: str, agents: Sequence[str], groups: Sequence[str], key: str, *, days: int, now: datetime
 ) -> tuple[str, datetime]:
-    """A signed bearer token that holds for so many days, and when it ends.
+    """Return a signed bearer token for so many days, and its end.
 
     Raises:
         InvalidInputError: an id cannot be used, there are too many, the days are none, or it names so much that no
@@ -69,7 +69,7 @@ def new_token(
 
 
 def decode_token(token: str, key: str, now: datetime) -> TokenClaims | None:
-    """The claims that a token carries; None where it was not signed with this key, or has expired."""
+    """Return the claims of a token; None if it was not signed with this key, or has expired."""
     if len(token) > MAX_TOKEN or not token.isascii():
         return None
     try:
@@ -81,5 +81,5 @@ def decode_token(token: str, key: str, now: datetime) -> TokenClaims | None:
 
 
 def _signing(key: str) -> bytes:
-    """Of as many bits as the algorithm wants, and for this purpose alone."""
+    """Derive a signing key of the algorithm's size, for tokens only."""
     return hmac.digest(key.encode(), _AUDIENCE.encode(), "sha256")

@@ -1,4 +1,4 @@
-"""Categories, how they are recalled, and which of them a role may read."""
+"""Categories, their recall, and the allowlists of roles."""
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -12,9 +12,9 @@ from mnemic.state.checking import field_name
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 from mnemic.state.identity import HostId
 
-#: The role of the person whose memory it is: everything may be read, whatever the agents' lists say.
+#: The role of the person that the memory is about: it reads every category, without a list.
 OWNER: Final = "owner"
-#: Where formation puts what fits none of the categories it was offered.
+#: The category of memories that fit none of the offered categories.
 DEFAULT_CATEGORY: Final = "knowledge"
 _NAME: Final = "categories file"
 
@@ -32,16 +32,16 @@ class Category(_Part):
     context: Literal["all", "rag"] = "rag"
     #: Items of it that one search returns at most.
     rag_length: Annotated[int, Field(ge=1, le=100)] = 30
-    #: Whether formation may put what was said into it.
+    #: Whether formation may choose it.
     formed: bool = True
-    #: Whether it is a person's own, and shared with nobody.
+    #: Whether its memories are a person's own, and never shared.
     personal: bool = False
-    #: What belongs into it, as the prompts of extraction say it; without that its name stands alone.
+    #: Its description in the prompts of extraction; without one they show its name only.
     meaning: Annotated[str, Field(max_length=90)] = ""
 
 
 class Allowlist(_Part):
-    """What one role may read."""
+    """The categories that one role may read."""
 
     categories: tuple[Name, ...]
     #: Whether it gets the consolidations, reflections and core memories too.
@@ -71,31 +71,31 @@ class Categories(NamedTuple):
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Categories whose facts are always in context."""
+        """Return the categories with facts that are always in context."""
         return tuple(name for name, category in self.by_name.items() if category.context == "all")
 
     @property
     def formed(self) -> tuple[str, ...]:
-        """Categories that formation may choose from."""
+        """Return the categories that formation may choose from."""
         return tuple(name for name, category in self.by_name.items() if category.formed)
 
     @property
     def personal(self) -> frozenset[str]:
-        """Categories that are a person's own, whatever the words."""
+        """Return the categories that are a person's own."""
         return frozenset(name for name, category in self.by_name.items() if category.personal)
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
-        """The formed categories, each with its meaning, which may be empty."""
+        """Return the formed categories, each with its meaning, which may be empty."""
         return tuple((name, self.by_name[name].meaning) for name in self.formed)
 
     @property
     def rag_lengths(self) -> dict[str, int]:
-        """Items of each category that one search returns at most."""
+        """Return the maximum number of results of each category in one search."""
         return {name: category.rag_length for name, category in self.by_name.items()}
 
     def of_role(self, role: str) -> Allowlist:
-        """What a role may read.
+        """Return the allowlist of a role.
 
         Raises:
             CategoryRefusedError: no role of that name.
@@ -107,7 +107,7 @@ class Categories(NamedTuple):
         return self.allowlists[role]
 
     def requested(self, role: str, names: Sequence[str] | None) -> tuple[str, ...]:
-        """The categories of one request: those named, or the role's whole allowlist where none are.
+        """Return the categories of one request: the named ones, or the role's whole allowlist without names.
 
         Names count as they are written: no case, width or look-alike is folded, so that nothing is allowed by accident.
 
@@ -126,7 +126,7 @@ class Categories(NamedTuple):
         return tuple(dict.fromkeys(names))
 
     def writable(self, role: str) -> tuple[str, ...]:
-        """The categories that a role may put a memory into: those it reads and formation may choose from.
+        """Return the categories that a role may write: those that it reads and formation may choose from.
 
         Raises:
             CategoryRefusedError: no role of that name.
@@ -134,14 +134,15 @@ class Categories(NamedTuple):
         return tuple(name for name in self.of_role(role).categories if name in self.formed)
 
     def stored_as(self, name: str) -> str:
-        """The category of something that formation, whose word may be any, put under a name."""
+        """Return the category of a name that formation wrote, which may be any text."""
         return name if name in self.formed else DEFAULT_CATEGORY
 
 
 def load_categories(path: Path | None = None) -> Categories:
-    """The packaged categories and allowlists; with a file, its categories laid over them, and its own allowlists.
+    """Load the packaged categories and allowlists; a file overrides them.
 
-    What a file leaves unsaid of a packaged category or role stays as packaged; roles it does not name have none.
+    Fields of a packaged category or role that the file leaves out stay as packaged; roles that it does not name have no
+    allowlist.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not have the form of `policy/categories.yaml`.

@@ -1,4 +1,4 @@
-"""Ids that rise in the order they are made, so that memories that are equal otherwise always stand in one order."""
+"""Ids that rise in the order of their creation, so that memories that are otherwise equal have one order."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ _last = 0
 
 
 def rising_id() -> UUID:
-    """A UUID of version 7: the time in 1/4096 of a millisecond, above that of any id before it in this process."""
+    """Return a UUID of version 7: the time in 1/4096 ms, above that of any earlier id in this process."""
     global _last
     with _lock:
         _last = max(_last + 1, time.time_ns() * 4096 // 1_000_000)

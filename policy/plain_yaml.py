@@ -16,23 +16,23 @@ MAX_FILE_BYTES = 64 * 1024
 
 
 class _Plain(yaml.BaseLoader):
-    """Makes texts of all scalars, whatever their tags say: no tag's constructor runs, and none can fail."""
+    """Read all scalars as texts and ignore tags: no tag's constructor runs, and none can fail."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        # a few lines of references to references stand for more than any memory holds
+        # a few lines of references to references expand to more than any memory can hold
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
         made = super().construct_mapping(node, deep)
-        if len(made) < len(node.value):  # the second of two would win in silence
+        if len(made) < len(node.value):  # the second of two equal keys would replace the first one
             raise yaml.YAMLError
         return made
 
 
 def read_plain(text: str) -> Any:
-    """The one document of a text: dicts, lists and strings.
+    """Return the one document of a text: dicts, lists and strings.
 
     Raises:
         ValueError: it is no YAML, has a key twice or a reference (`*name`), or is nested too deeply.
@@ -45,10 +45,10 @@ def read_plain(text: str) -> Any:
 
 
 def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
-    """What a settings file says.
+    """Read a settings file.
 
     Raises:
-        ConfigurationError: it cannot be read, or does not have this form; `name` says which file it is.
+        ConfigurationError: it cannot be read, or does not have this form; the message has `name`.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What tokens cost, by the prices that the settings name: none are built in, for prices age."""
+"""Costs of tokens, by the prices in the settings: none are built in, since prices age."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -12,7 +12,7 @@ _MILLION = 1_000_000
 
 
 def cost_of(usage: Usage, prices: Mapping[str, ModelPrice]) -> float | None:
-    """US dollars; None where the settings name no price for the model, or not all tokens were told."""
+    """Return US dollars; None without a price of the model, or if not all tokens were reported."""
     price = prices.get(usage.model)
     if price is None or usage.untold:
         return None
@@ -23,13 +23,13 @@ def cost_of(usage: Usage, prices: Mapping[str, ModelPrice]) -> float | None:
 
 
 def spent_on(usage: Usage, prices: Mapping[str, ModelPrice]) -> list[Spent]:
-    """A step's calls as the result of a run lists them; nothing where no model was asked."""
+    """Return a step's calls as the result of a run lists them; nothing without a call."""
     if not usage.calls:
         return []
     return [cast(Spent, {**asdict(usage), "cost": cost_of(usage, prices)})]
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:
-    """The sum; None where a price is missing."""
+    """Return the sum; None if a price is missing."""
     known = list(costs)
     return None if None in known else sum(cost for cost in known if cost is not None)

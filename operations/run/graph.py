@@ -1,4 +1,4 @@
-"""What graphs are made of: nodes with their resources, runs for a caller, and what a host may see of them."""
+"""Nodes with their resources, runs of graphs for a caller, and the graphs' appearance to a host."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -24,14 +24,14 @@ Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
 
 
 class Node(Protocol[State]):
-    """A node of a graph with these channels: what it reads, and what it returns of them."""
+    """A node of a graph: reads the state and returns an update of its channels."""
 
     def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
 
 
-#: What a node does, with the resources of its graph.
+#: The body of a node, which also gets the resources of its graph.
 Act = Callable[[State, Resources, Runtime[Identity]], Awaitable[State]]
-#: A compiled graph of ours; its own channels say more.
+#: A compiled graph of ours, without the types of its channels.
 AnyGraph = Pregel[Any, Identity, Any, Any]
 
 #: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
@@ -41,7 +41,7 @@ _IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}, 
 
 
 async def run_graph(graph: AnyGraph, given: dict[str, Any], identity: Identity, run_id: UUID | None = None) -> Any:
-    """A graph's output; the graphs' own types say only that it is a dict."""
+    """Run a graph and return its output; its own type is only a dict."""
     config: RunnableConfig = {**_IN_A_HOST, "run_id": run_id or uuid4()}
     return await graph.ainvoke(given, context=to_identity(identity), config=config)
 
@@ -49,22 +49,22 @@ async def run_graph(graph: AnyGraph, given: dict[str, Any], identity: Identity, 
 async def run_leased(
     resources: Resources, graph: AnyGraph, given: dict[str, Any], identity: Identity, lease: Lease
 ) -> Any:
-    """A graph's output, as `run_graph`; its lease is given back where the run fails, between two nodes too."""
+    """Run a graph as `run_graph` does; release its lease if the run fails, even between two nodes."""
     async with release_lease_on_error(resources, identity, lease):
         return await run_graph(graph, given, identity, lease.holder)
 
 
 def shown(graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
-    """The graph as LangGraph lists it among a node's subgraphs, for drawings alone; what runs is the graph itself.
+    """Return the graph as LangGraph lists it among a node's subgraphs, for drawings only.
 
-    LangGraph asks each of these for its state where a thread waits before the node, and that fails for a graph that is
-    compiled without checkpoints. For the same reason it does not find such a graph in the node's code by itself.
+    LangGraph reads the state of each listed graph if a thread waits before the node, which fails for a graph compiled
+    without checkpoints. For the same reason it does not find such a graph in the node's code by itself.
     """
     return graph.copy(update={"checkpointer": None})
 
 
 def hide_untracked(graph: Graph) -> Graph:
-    """Keeps untracked channels, which hold memory and messages, out of the graph's checkpoint and debug events.
+    """Keep untracked channels, which hold memory and messages, out of the graph's checkpoint and debug events.
 
     LangGraph Server stores the values of these events in its thread's row. A run's output and updates are not touched.
     """
@@ -74,7 +74,7 @@ def hide_untracked(graph: Graph) -> Graph:
 
 
 def tracked(act: Act[State], names: Tracked) -> Act[State]:
-    """Return the same act, which is counted and timed as an event of each run."""
+    """Return the same body, which records an event with its duration at each run."""
 
     async def run(state: State, resources: Resources, runtime: Runtime[Identity]) -> State:
         identity, events = identity_of(runtime), resources.events
@@ -91,7 +91,7 @@ def tracked(act: Act[State], names: Tracked) -> Act[State]:
 
 
 def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
-    """The node that does this."""
+    """Return a node with this body."""
 
     async def run(state: State, runtime: Runtime[Identity]) -> State:
         return await act(state, await provide(), runtime)
@@ -100,7 +100,7 @@ def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
 
 
 def with_lease(provide: Provider, act: Act[Leased]) -> Node[Leased]:
-    """The node that does this, giving the lease that the first one took back where it fails or is cancelled."""
+    """Return a node with this body, which releases the run's lease if it fails or is cancelled."""
 
     async def held(state: Leased, resources: Resources, runtime: Runtime[Identity]) -> Leased:
         async with release_lease_on_error(resources, identity_of(runtime), state["lease"]):

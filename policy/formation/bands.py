@@ -1,4 +1,4 @@
-"""Which similarity of two facts means what."""
+"""Bands of similarity between two facts."""
 
 import re
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ _NOT = re.compile(r"n['’]t\b")
 
 @dataclass(frozen=True)
 class Bands:
-    """Cosine similarities (0..1) from which a band begins; each embedder has its own, the defaults are the seeds'.
+    """Cosine similarities (0..1) at which each band begins, one set per embedder.
 
     Raises:
         ConfigurationError: they do not rise from fallback over check to auto within 0..1.
     """
 
-    #: The same fact, no model asked.
+    #: The same fact, without a call of a model.
     auto: float = 0.95
     #: Near enough that one may replace the other.
     check: float = 0.70
@@ -35,19 +35,19 @@ class Bands:
 
 
 def same_fact(a: str, b: str) -> bool:
-    """Whether two close sentences are one but for closing punctuation and how small numbers and `not` are written.
+    """Return whether two close sentences differ only in closing punctuation and the spelling of numbers and `not`.
 
-    Any other word may turn a fact round, and no threshold tells: of the labelled pairs (benchmarks/bands), "broke his
-    left wrist" and "broke his right wrist" lie at 0.996 with MiniLM, above every rewording. A wrong no costs a model's
-    answer, a wrong yes a memory.
+    Any other word may change the meaning, and no threshold separates these cases: of the labelled pairs
+    (benchmarks/bands), "broke his left wrist" and "broke his right wrist" lie at 0.996 with MiniLM, above every
+    rewording. A wrong False costs a call of a model, a wrong True a memory.
     """
     return _wording(a) == _wording(b)
 
 
 def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
-    """The band of two facts; a threshold fires when it is reached, that of `auto` for the same words alone.
+    """Return the band of two facts; a similarity equal to a threshold is in its band, in `auto` only for equal words.
 
-    The same sentence is the same fact, however far its date takes the vectors apart.
+    Equal sentences are the same fact, even if their dates separate the vectors.
     """
     if new == old:
         return "auto"
@@ -59,5 +59,5 @@ def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
 def _wording(text: str) -> list[str]:
     tokens = _NOT.sub(" not", text).split()
     plain = [token.rstrip(".,;:!?…") for token in tokens]
-    # `2` for `two`; what holds a sign or digit stays, for `.5` is not `5`
+    # `2` for `two`; a word with a sign or digit stays, since `.5` is not `5`
     return [((token.isalpha() and find_numbers(token)) or (token,))[0] for token in plain]

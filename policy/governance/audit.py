@@ -1,11 +1,10 @@
 """The audit outside of the database: anchors, and a person's export with its check.
 
-An anchor is what a history's newest row hashes to, signed and kept elsewhere. Whoever owns the database may write a
-history anew so that it fits together; it does not fit an anchor any more, and without the key nobody makes another one.
+An anchor is the hash of a history's newest row, signed and stored elsewhere. The owner of the database may rewrite a
+history so that its hashes fit together; it no longer fits an anchor, and a new anchor needs the key.
 
-Of an export the first line is the header. Each further one is a row of the agent's history, from the first to the
-newest: of the person's own all there is, of everybody else's the two hashes that hold the chain together. To check it
-sha256 is all that is needed.
+The first line of an export is the header. Each further line is a row of the agent's history, from the first to the
+newest: a row of the person has all contents, any other row the two hashes of the chain. A check needs only sha256.
 """
 
 import hmac
@@ -27,20 +26,20 @@ VERSION: Final = "mnemic anchor 1"
 MAX_LINE: Final = 2048
 
 FORMAT: Final = "mnemic audit export 1"
-#: What the hashed text of a row holds, in its order.
+#: Fields of the hashed text of a row, in order.
 COLUMNS: Final = (
     "version", "agent_id", "seq", "op_id", "event", "memory_id", "scope_key", "category", "actor", "actor_kind",
     "reason", "session_id", "run_id", "refinement_id", "undo_of", "before_digest", "after_digest", "token_delta",
     "meta", "ts", "prev",
 )  # fmt: skip
-#: What the lines mean, for whoever finds the file years later.
+#: Explanation of the lines, for a reader years later.
 LINES: Final = {
     "every line": "seq, prev and hash of one row; prev is the hash of the row before it, in the first sha256(agent)",
     "own lines": "hash is sha256(text); row is text as an object, ts in microseconds since 1970",
     "before, after": "the memory's row as JSON text, of a LINK the relation's; its digest is sha256(salt + text)",
     "no salt": "these contents were erased; of a LINK: its other end is not the person's to see",
 }
-#: The event of an erasure: what was there before is gone, the digest of it stays.
+#: Events of an erasure: the contents are gone, their digest stays.
 _ERASURES: Final = frozenset({"PURGE", "ERASE"})
 
 _Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
@@ -60,28 +59,28 @@ class Anchor(_Line):
     agent: HostId
     seq: Annotated[int, Field(ge=1, lt=2**63)]
     hash: _Digest
-    #: When it was made, by the clock of whoever made it; ISO 8601, UTC.
+    #: The time of its creation, by the creator's clock; ISO 8601, UTC.
     ts: Annotated[str, Field(max_length=64)]
     mac: _Digest
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """What a file holds: signed anchors, each with its line, and the lines that are none."""
+    """The content of a file: signed anchors, each with its line, and the other lines as problems."""
 
     by_agent: Mapping[str, list[tuple[int, Anchor]]] = field(default_factory=dict)
     problems: tuple[AuditProblem, ...] = ()
 
 
 def signed(key: str, agent_id: str, seq: int, row_hash: bytes, moment: datetime) -> Anchor:
-    """An anchor for this row."""
+    """Return an anchor for this row."""
     ts = moment.astimezone(UTC).isoformat()
     mac = _mac(key, agent_id, seq, row_hash.hex(), ts)
     return Anchor(agent=agent_id, seq=seq, hash=row_hash.hex(), ts=ts, mac=mac)
 
 
 def read_anchors(lines: Iterable[bytes], key: str) -> Anchors:
-    """The anchors of a file; a line that is none, or was signed with another key, is a problem. Empty lines are not."""
+    """Read the anchors of a file; a line that is none, or has another key, is a problem. Empty lines are ignored."""
     by_agent: dict[str, list[tuple[int, Anchor]]] = {}
     problems = []
     for number, line in enumerate(lines, start=1):
@@ -97,7 +96,7 @@ def read_anchors(lines: Iterable[bytes], key: str) -> Anchors:
 
 
 def contradictions(anchors: Anchors, agent_id: str, hashes: Mapping[int, bytes]) -> Iterator[AuditProblem]:
-    """Where an agent's history is not the one that was anchored.
+    """Yield the places at which an agent's history differs from its anchors.
 
     Args:
         anchors: those of a file.
@@ -113,7 +112,7 @@ def contradictions(anchors: Anchors, agent_id: str, hashes: Mapping[int, bytes])
 
 
 def _mac(key: str, agent: str, seq: int, row_hash: str, ts: str) -> str:
-    """Over the fields in a fixed order, as JSON, so that no two different anchors are signed as one text."""
+    """Sign the fields in a fixed order, as JSON, so that no two different anchors have the same text."""
     text = json.dumps([VERSION, agent, seq, row_hash, ts])
     return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
 
@@ -130,24 +129,24 @@ class _Header(_Line):
 
 
 class ChainRow(_Line):
-    """One row of the chain; of a person's own with what was hashed, and the contents where they still exist."""
+    """One row of the chain; a person's own row has the hashed text, and the contents if they still exist."""
 
     seq: int
     prev: _Hex
     hash: _Hex
-    #: The hashed text as an object, for whoever reads the file.
+    #: The hashed text as an object, for readers of the file.
     row: dict[str, Any] | None = None
-    #: None: somebody else's.
+    #: None for a row of another person.
     text: str | None = None
     salt: _Hex | None = None
-    #: As the database writes it, for the digests are of that.
+    #: In the database's own form, which the digests cover.
     before: str | None = None
     after: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportProblem:
-    """One line that does not fit."""
+    """One line that fails the check."""
 
     #: From 1; the header is the first.
     line: int
@@ -156,13 +155,13 @@ class ExportProblem:
 
 @dataclass(kw_only=True)
 class CheckedExport:
-    """What the check of an export found."""
+    """The result of the check of an export."""
 
-    #: Of the header; None where there is none. Compare seq and hash with an anchor of the agent.
+    #: From the header; None without one. Compare seq and hash with an anchor of the agent.
     agent: str | None = None
     seq: int = 0
     hash: str = ""
-    #: Rows in all, the person's own, and those of them whose contents were erased.
+    #: All rows, the person's own rows, and own rows with erased contents.
     rows: int = 0
     own: int = 0
     erased: int = 0
@@ -170,24 +169,24 @@ class CheckedExport:
 
 
 def header_line(agent: str, user: str | None, scope_keys: Sequence[str], head: Head) -> str:
-    """The first line of an export."""
+    """Return the first line of an export."""
     header = {"format": FORMAT, "agent": agent, "user": user, "scope_keys": list(scope_keys), "seq": head.seq}
     return json.dumps({**header, "hash": head.hash.hex(), "columns": COLUMNS, "lines": LINES})
 
 
 def row_line(row: ChainRow) -> str:
-    """A further line."""
+    """Return a further line."""
     shown = {"row": None if row.text is None else _row(row.text)}
     return row.model_copy(update=shown).model_dump_json(exclude_none=True, ensure_ascii=True)
 
 
 def first_hash(agent: str) -> bytes:
-    """What the first row of an agent's history follows."""
+    """Return the predecessor hash of the first row of an agent's history."""
     return sha256(agent.encode()).digest()
 
 
 def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
-    """Whether the person's rows are what was hashed, and part of one chain from the first row to the header's hash."""
+    """Check that the person's rows match their hashes, in one chain from the first row to the header's hash."""
     numbered = enumerate(lines, start=1)
     header = _parsed(_Header, next(numbered, (1, b""))[1])
     if header is None:
@@ -200,7 +199,7 @@ def check_export(lines: Iterable[str | bytes]) -> CheckedExport:
 
 
 class _Check:
-    """One pass over the lines; of each no more is kept than its hash."""
+    """One pass over the lines, which keeps only the hash of each."""
 
     def __init__(self, header: _Header) -> None:
         self._header = header
@@ -271,7 +270,7 @@ def _parsed(kind: type[_Kind], line: str | bytes) -> _Kind | None:
 
 
 def _row(text: str) -> dict[str, Any]:
-    """The hashed text as an object; empty where it is none."""
+    """Parse the hashed text as an object; empty if it is none."""
     values = _json(text)
     return dict(zip(COLUMNS, values, strict=True)) if isinstance(values, list) and len(values) == len(COLUMNS) else {}
 

@@ -1,4 +1,4 @@
-"""Rules of a rollback: what its plan means, what stands against it, and into which steps it is divided."""
+"""Rules of a rollback: its plan, its obstacles, and its steps."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -15,7 +15,7 @@ _CONFLICTS = {
 
 
 def described(plan: Plan) -> Rollback:
-    """The plan as callers see it; of very many memories that takes a while."""
+    """Return the plan as callers see it, which takes a while for very many memories."""
 
     def part(name: str) -> tuple[StateChange, ...]:
         rows = sorted((row for row in plan.rows if row.part == name), key=attrgetter("memory_id"))
@@ -34,10 +34,10 @@ def described(plan: Plan) -> Rollback:
 
 
 def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
-    """Refuses a rollback that something stands against.
+    """Raise if an obstacle forbids a rollback.
 
     Raises:
-        RollbackConflictError, ContentErasedError: by what.
+        RollbackConflictError, ContentErasedError: names the obstacle.
     """
     obstacle = rollback.refused_by(options)
     if obstacle == "erased":
@@ -48,11 +48,11 @@ def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
 
 
 def steps_of(plan: Plan, most: int) -> list[Sequence[PlanRow]]:
-    """Parts of about so many changes: relations first, since messages follow them; then closures; then returns."""
+    """Return parts of about so many changes: relations (messages follow them), then closures, then returns."""
     if len(plan.todo) <= most:
         return [plan.todo]
     steps: list[Sequence[PlanRow]] = []
-    # what takes the place of another memory that moves goes with it in one step
+    # a memory and the memory that it replaces belong to the same step
     for turns, size in (((None,), most), ((0, 1), most), ((2,), len(plan.todo)), ((3,), most)):
         rows = [row for row in plan.todo if row.turn in turns]
         steps += [rows[start : start + size] for start in range(0, len(rows), size)]
