@@ -30,15 +30,15 @@ Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: Items that a listing returns at most, and how many of them a caller asks for.
+#: Maximum number of items in a listing, and the type of a caller's limit.
 MAX_LISTED = 100_000
 Limit = Annotated[int, Field(ge=1, le=MAX_LISTED)]
-#: A seq of an agent's history, as Postgres counts them.
+#: A revision of an agent's history, as Postgres counts them.
 Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-#: Plain reasons in place of those of pydantic, which quotes the caller's object in the first three.
+#: Plain reasons in place of pydantic's, which quote the caller's object in the first three.
 _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
     "extra_forbidden": "there is nothing of this name",
@@ -48,31 +48,31 @@ _LONGEST_NAME = 64
 
 
 def check_arguments(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Checks the arguments of a function, or an async function, by its own annotations before it is called.
+    """Check the arguments of a function, or an async function, by its annotations before it is called.
 
-    The check is strict: 1 is no bool, and text is no number. An annotation may say otherwise, or more:
+    The check is strict: 1 is no bool, and text is no number. An annotation may loosen or narrow it:
     `Annotated[int, Field(ge=1)]`, `Annotated[UUID, Field(strict=False)]`; `SkipValidation[...]` leaves an argument to
-    the function. What has no annotation, such as `self`, is not looked at. The validator is built at the first call.
+    the function. An argument without annotation, such as `self`, is not checked. The first call builds the validator.
 
     Raises:
-        InvalidInputError: raised by the function, before its body runs: the argument's name and what is wrong with it.
+        InvalidInputError: by the function, before its body runs; the message has the argument's name and the reason.
     """
 
     @wraps(function)
     def given(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         return args, kwargs
 
-    # the annotation of the result may name what is only imported for type checkers
+    # the annotation of the result may name a type that is only imported for type checkers
     given.__annotations__ = {name: kind for name, kind in given.__annotations__.items() if name != "return"}
     built = cache(lambda: validate_call(config=_STRICT)(given))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:  # the arguments alone, so that no error of the function's body is taken for theirs
+        try:  # only the arguments, not the body, whose errors have other causes
             args, kwargs = built()(*args, **kwargs)
         except ValidationError as error:
             cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
-            # such as that of an identity, which names its own field
+            # an identity's own error already names its field
             if isinstance(cause, InvalidInputError | MissingIdentityError):
                 raise cause from None
             parameters = signature(function).parameters.values()
@@ -88,15 +88,15 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
 
 
 def validate(kind: type[Value], value: object, *, strict: bool | None = True) -> Value:
-    """The value as what it should be; the validator of a type is built when it is first used.
+    """Return the value as its type; the validator of a type is built at its first use.
 
     Args:
-        kind: what it should be.
-        value: what it is.
-        strict: whether 1 or "yes" is no bool, and so on; None: as the type itself says.
+        kind: the type.
+        value: the value from outside.
+        strict: whether 1 or "yes" is refused as a bool, and so on; None for the type's own rule.
 
     Raises:
-        InvalidInputError: it is something else.
+        InvalidInputError: the value is not of this type.
     """
     try:
         return cast("Value", _adapter(kind).validate_python(value, strict=strict))
@@ -105,14 +105,14 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
 
 
 def to_uuid(value: object) -> UUID:
-    """An id that may be given as its text.
+    """Return an id that may be given as text.
 
     Raises:
         ValueError: it is no id.
     """
     if isinstance(value, UUID):
         return value
-    with suppress(ValueError):  # whose message may quote the text
+    with suppress(ValueError):  # its message may quote the text
         if isinstance(value, str):
             return UUID(str.__str__(value))  # not by the methods of a subclass
     raise ValueError("an id is a UUID, or its text")
@@ -151,11 +151,11 @@ Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 
 
 def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str:
-    """The first problem by the name of its field; never the value, which may be somebody's words.
+    """Describe the first problem by the name of its field, without the value, which may be a user's text.
 
     Args:
-        error: what pydantic says.
-        positional: the names of arguments, which pydantic calls by their numbers where they were given without.
+        error: pydantic's error.
+        positional: the names of arguments, which pydantic numbers if they were given without names.
     """
     problem = error.errors(include_input=False, include_url=False)[0]
     reason = _REASONS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
@@ -164,13 +164,13 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
     place, *within = problem["loc"]
     if positional and isinstance(place, int):
         place = positional[min(place, len(positional) - 1)]
-    # `filters.importance_min`; what else pydantic names on the way to a value says nothing to whoever gave it
+    # `filters.importance_min`; pydantic's other names on the way to a value do not help the caller
     path = [place, *(part for part in within[:1] if str(part).isidentifier() and not hasattr(builtins, str(part)))]
     return f"{'.'.join(map(field_name, path))}: {reason}"
 
 
 def field_name(part: int | str) -> str:
-    """A field's name for a message; that of a field which does not exist may be anything."""
+    """Return a field's name for a message; the name of an unknown field may be any text."""
     is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _LONGEST_NAME)
     return str(part) if is_name else "an unknown field"
 

@@ -1,4 +1,4 @@
-"""Work on the event loop that opened Mnemic: what no answer waits for, and calls from other threads."""
+"""Work on the event loop that opened Mnemic: background work after a turn, and calls from other threads."""
 
 import asyncio
 import logging
@@ -46,9 +46,9 @@ def frames_of(error: BaseException) -> str:
 
 
 class Background:
-    """What is still to be done when a turn is over, by name: one work of a name at a time.
+    """Work after the end of a turn, by name: one work of a name at a time.
 
-    All of it runs on the event loop that made this, wherever it is asked for.
+    All of it runs on the event loop that made this object, whichever thread begins it.
     """
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class Background:
         """Begin a work and return at once; if one of this name is under way, that one goes on instead.
 
         Args:
-            name: the work's.
-            work: what is done.
+            name: the name of the work.
+            work: the coroutine function to run.
             ids: fields of its records in the log.
 
         Raises:
@@ -74,7 +74,7 @@ class Background:
         if asyncio.get_running_loop() is not self._loop:
             self._loop.call_soon_threadsafe(self.begin, name, work, ids)
         elif name not in self._running:
-            # a context of its own: in the caller's, a graph would take itself for a part of the run that is ending
+            # a context of its own: in the caller's context a graph would count as a part of the run that is ending
             task = self._running[name] = self._loop.create_task(self._done(work), context=Context())
             task.add_done_callback(lambda done: self._over(name, done, ids))
 
@@ -88,7 +88,7 @@ class Background:
             _LOG.error("work in the background ended with %s", frames_of(error), extra=ids)
 
     async def finish(self, name: Hashable = None) -> None:
-        """Waits for the work of this name, or for all of it."""
+        """Wait for the work of this name, or for all work."""
         self._process.require()
         if asyncio.get_running_loop() is not self._loop:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.finish(name), self._loop))
@@ -98,7 +98,7 @@ class Background:
             await asyncio.wait(waiting)
 
     async def cancel(self) -> None:
-        """End what is under way, and wait until it has ended.
+        """Cancel all work, and wait for its end.
 
         A cancellation is repeated: on Python 3.11 `asyncio.wait_for` loses one that comes as the awaited work ends.
         """
@@ -110,7 +110,7 @@ class Background:
 
 @asynccontextmanager
 async def background() -> AsyncIterator[Background]:
-    """Leaving the block waits for all work that was begun in it; an error or an interrupt ends the work."""
+    """Wait at the end of the block for all work begun in it; cancel it after an error or an interrupt."""
     work = Background()
     try:
         yield work
@@ -120,7 +120,7 @@ async def background() -> AsyncIterator[Background]:
 
 
 def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """What the call returns, run on the event loop that opened Mnemic, while this thread waits.
+    """Run a call on the event loop that opened Mnemic while this thread waits, and return its result.
 
     Raises:
         BlockedLoopError: the loop is over, or it is this thread's own and waits for this call.

@@ -1,4 +1,4 @@
-"""Operational tracking: events are collected in this process and written in batches, which no answer waits for."""
+"""Operational tracking: events are collected in this process and written in batches, outside of turns."""
 
 import logging
 from bisect import bisect_left
@@ -28,7 +28,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 @dataclass
 class Outcome:
-    """What a tracked block learns about its own result; unless it says otherwise, its end is `ok`."""
+    """The result of a tracked block: `ok`, unless the block sets another status."""
 
     status: EventStatus | None = None
     memory_id: UUID | None = None
@@ -60,7 +60,7 @@ class Total:
 class EventLog:
     """Events that wait to be written, and totals of all since the process began.
 
-    What waits is lost with the process: counts alone. The history of memories is complete without it.
+    Waiting events are lost with the process. These are only counts; the history of memories is complete without them.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class EventLog:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to write a batch."""
+        """Return whether it is time to write a batch."""
         return self._count >= BATCH or (self._count > 0 and monotonic() - self._since >= BATCH_SECONDS)
 
     @contextmanager
@@ -99,7 +99,7 @@ class EventLog:
         """Collect an event about the block: its duration, and `error` if it raises.
 
         Args:
-            identity: of the run.
+            identity: the run's.
             node: part of the service.
             op: step, change, or job.
             counts_person: whether the event names user and session; without them more events are equal.
@@ -125,7 +125,7 @@ class EventLog:
             )
 
     async def write(self, database: Database) -> None:
-        """Store what waits, in a transaction for each agent. A failure is logged and costs the counts alone."""
+        """Store what waits, in a transaction for each agent. A failure is logged and costs only the counts."""
         waiting, self._waiting, self._count = self._waiting, {}, 0
         for agent_id, events in waiting.items():
             batch = [*events.values()]

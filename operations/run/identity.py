@@ -1,4 +1,4 @@
-"""Whose run it is: read from the run's context, never from the state or a model, and bound to who was authenticated."""
+"""The identity of a run: from the run's context, never from the state or a model, bound to the authenticated user."""
 
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ from mnemic.state.identity import SUPERVISOR, Identity, split_scope_key, to_iden
 
 
 class Run(Protocol):
-    """What is known of a run: LangGraph's runtime of a node, or of a tool."""
+    """LangGraph's runtime of a node, or of a tool."""
 
     @property
     def context(self) -> Any: ...
@@ -20,15 +20,15 @@ class Run(Protocol):
 
 
 def identity_of(run: Run, *, in_turn: bool = False) -> Identity:
-    """The identity of this run. Where it names no session, its thread is one under a server, and in a turn.
+    """Return the identity of this run. Without a session, the thread is the session, on a server and in a turn.
 
     Args:
-        in_turn: it is a turn of a conversation, in any host.
+        in_turn: whether it is a turn of a conversation, in any host.
 
     Raises:
         MissingIdentityError: no context, or one without an agent.
         InvalidInputError: an id in it cannot be used.
-        RefusedIdentityError: it names what is not the authenticated user's.
+        RefusedIdentityError: it names an id that is not the authenticated user's.
     """
     user = run.server_info.user if run.server_info else None
     thread = run.execution_info.thread_id if run.execution_info else None
@@ -38,9 +38,9 @@ def identity_of(run: Run, *, in_turn: bool = False) -> Identity:
 
 
 def acting_for(identity: Identity, scope_key: str) -> Identity:
-    """The same run, seeing one scope key's owner: for what a session's formation does for each of its speakers.
+    """Return the identity of the same run for one scope key's owner: a formation works for each speaker of a session.
 
-    The run of an authenticated user goes on so too: what its identity becomes is made here, and by no request.
+    This also holds for an authenticated user's run: the new identity is made here, not by a request.
     """
     scope, owner = split_scope_key(scope_key)
     if scope != "user" or owner == identity.user_id:
@@ -50,21 +50,21 @@ def acting_for(identity: Identity, scope_key: str) -> Identity:
 
 
 class BoundIdentity(Identity):
-    """An identity that this process has made sure of: of an authenticated user, or of whom it acts for in their run.
+    """An identity that this process has checked: of an authenticated user, or of a speaker in that user's run.
 
     A request's context is plain data, which becomes an `Identity` and never one of these.
     """
 
 
 def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | None) -> Identity:
-    """The identity as a server's authenticated user has it; as it is where nobody was authenticated.
+    """Bind an identity to a server's authenticated user; return it unchanged without one.
 
-    User, actor and session are the user's and the thread's, and the role is that which talks with people. Groups are
-    those that the user has, or some of them; a user without the field `groups` has none. A user whose field `agents`
-    names some has no other agents.
+    User, actor and session are the user's and the thread's, and the role is the one that talks with people. Groups are
+    the user's groups or some of them; a user without the field `groups` has none. The field `agents` limits the
+    agents of a user.
 
     Args:
-        identity: as the request has it.
+        identity: the identity in the request.
         user: LangGraph Server's authenticated user.
         thread_id: the run's thread.
 
@@ -91,13 +91,13 @@ def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | No
 
 
 def token_claim(user: BaseUser, field: str) -> tuple[str, ...]:
-    """What a pass says of its holder; whoever was authenticated otherwise has no such field."""
+    """Return a claim of the user's token; users of another authentication have no such field."""
     held = user[field] if field in user else ()  # noqa: SIM401 - the protocol has no `get`
     return (held,) if isinstance(held, str) else tuple(held or ())
 
 
 def require_own_scope(identity: Identity, key: str) -> None:
-    """Lets a request of an authenticated user at what is theirs alone; what others share is the host's to change.
+    """Raise if a request of an authenticated user concerns a shared scope key, which only the host may change.
 
     Raises:
         RefusedIdentityError: the scope key is a group's or the agent's, and the identity a request's.
@@ -107,7 +107,7 @@ def require_own_scope(identity: Identity, key: str) -> None:
 
 
 def session_of(identity: Identity) -> str:
-    """The session the run works on.
+    """Return the session of the run.
 
     Raises:
         InvalidInputError: the identity names none.

@@ -1,4 +1,4 @@
-"""Leases of runs: whose they are, and how one is given back where its run fails."""
+"""Leases of runs: their holders, and their release if a run fails."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def release_lease_on_error(resources: Resources, identity: Identity, lease
     try:
         yield
     except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
-        # shielded: some hosts cancel again what still runs in a cancelled task
+        # shielded: some hosts cancel again while a cancelled task ends
         await asyncio.shield(give_back(resources, identity, lease, _failure_of(error)))
         raise
 
@@ -32,25 +32,25 @@ def _failure_of(error: BaseException) -> Failure:
     if isinstance(error, ConcurrentChangeError) or not isinstance(error, Exception):
         return "interrupted"
     if isinstance(error, ModelOutputError | InvalidInputError) or not isinstance(error, MnemicError):
-        return "unusable"  # an unexpected error, too, comes from what this run has read
+        return "unusable"  # an unexpected error, too, comes from this run's input
     return "unavailable"
 
 
 async def give_back(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:
-    """Ends the lease with the wait the failure asks for; where the database is away, it expires by itself."""
-    with suppress(MnemicError):  # the failure itself is what the caller must see
+    """End the lease with the pause after this failure; without the database it expires by itself."""
+    with suppress(MnemicError):  # the caller must see the first failure
         await resources.database.write(
             identity, lambda scoped: leases.give_back(scoped, lease, resources.settings, failure)
         )
 
 
 def formation_lease(identity: Identity, holder: UUID, *, retry: bool = False) -> Lease:
-    """The lease on a session: on what is fresh there, or on what was set aside."""
+    """Return the lease on a session: on its pending messages, or on those that were set aside."""
     return Lease("retry" if retry else "formation", scope_key("session", session_of(identity)), holder)
 
 
 def holder_of(runtime: Runtime[Identity]) -> UUID:
-    """Who takes a lease: the run by its own id, where the host gave one that is a UUID."""
+    """Return the holder of a lease: the run's id if the host gave a UUID, or a new id."""
     info = runtime.execution_info
     with suppress(ValueError):
         return UUID(info.run_id if info and info.run_id else "")
