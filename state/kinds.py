@@ -9,7 +9,8 @@ Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insigh
 ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 Provenance = Literal["asserted", "inferred", "consolidated"]
-Role = Literal["user", "assistant", "tool", "other"]
+#: An attachment is what came with a message and was not typed, such as a file: the words of no speaker.
+Role = Literal["user", "assistant", "tool", "other", "attachment"]
 SearchType = Literal["hybrid", "semantic", "text"]
 #: Facts, decisions and reflections in turn, or observations in one call.
 Extraction = Literal["sequential", "single"]

@@ -11,6 +11,8 @@ from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
 
 #: Tag of what would be everybody's, had a person who teaches the agent said it; propagation looks at these.
 CANDIDATE: Final = "candidate"
+#: Lines of a message's content in place of what was attached.
+ATTACHMENT_MARKS: Final = frozenset({"[image]", "[audio]", "[video]", "[file]"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +24,24 @@ class Message:
     role: Role
     #: The speaker's display name.
     author: str
-    #: Whose words they are; None for the assistant and tools.
+    #: The user who sent it; None for the assistant and tools. Sending an attachment does not make its text theirs.
     user_id: str | None
+    #: Of a user's message the typed text, with a mark for each attachment; the text of attachments is a message of its
+    #: own, of the role `attachment`.
     content: str
     #: At the offset that came with the message, or that of the person's time zone.
     said_at: datetime
     #: The actor of the run that observed it, who need not have said it.
     brought_by: str | None = None
+
+    @property
+    def typed_text(self) -> str:
+        """Text that a person typed: of a user's message, without the marks of attachments; empty for other roles."""
+        if self.role != "user":
+            return ""
+        if "[" not in self.content:
+            return self.content
+        return "\n".join(line for line in self.content.splitlines() if line not in ATTACHMENT_MARKS)
 
     @property
     def scope_key(self) -> str:

@@ -111,7 +111,7 @@ class ScopeResolver:
     def _was_said(self, draft: Draft) -> bool:
         members = self.identity.may_speak_for(draft.scope)
         typed = [message for message in self.batch if is_typed(message, members)]
-        own = [words for message in typed for words in (message.author, message.content)]
+        own = [words for message in typed for words in (message.author, message.typed_text)]
         others = None if self.has_read_more else others_words(self.batch, self.identity, draft.scope)
         return says_only(
             draft.text, [*own, *self.identity.group_ids, *self.groups], others, is_for_all=draft.scope == "agent"

@@ -18,8 +18,8 @@ _MAX_NAME_CHARS = 64
 
 
 def own_words(sources: Iterable[Message]) -> list[Message]:
-    """Return the users' messages, whatever their shape; only sharing depends on whether a text was pasted."""
-    return [message for message in sources if message.role == "user"]
+    """Return the messages with text that a user typed; only sharing depends on whether that text was pasted."""
+    return [message for message in sources if message.typed_text]
 
 
 def others_words(messages: Iterable[Message], identity: Identity, scope: Scope) -> list[str]:

@@ -123,7 +123,7 @@ def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) ->
     found = []
     for message in typed:
         allowed = () if names is None else (message.author, *names)
-        if any(covers(sentence, text, allowed) for sentence in spoken_sentences(message.content)):
+        if any(covers(sentence, text, allowed) for sentence in spoken_sentences(message.typed_text)):
             found.append(message)
     return found
 

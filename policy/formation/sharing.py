@@ -81,13 +81,13 @@ def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]
     """
     if draft.private or draft.category in personal or has_contact_data(draft.text):
         return False
-    typed = [message.content for message in sources if is_typed(message, members)]
+    typed = [message.typed_text for message in sources if is_typed(message, members)]
     return bool(typed) and not any(map(imitates_prompt, [draft.text, *typed]))
 
 
 def is_typed(message: Message, members: Set[str | None]) -> bool:
-    """Whether one of these members typed it, rather than somebody else, the assistant, a tool, or pasted it."""
-    return message.role == "user" and message.user_id in members and not is_pasted(message.content)
+    """Return whether one of these members typed text in the message; pasted text and attachments do not count."""
+    return bool(message.typed_text) and message.user_id in members and not is_pasted(message.typed_text)
 
 
 def says_only(text: str, own: Sequence[str], others: Sequence[str] | None, *, is_for_all: bool = False) -> bool:

@@ -13,7 +13,13 @@ from mnemic.state.records import Message
 from mnemic.state.settings import Settings
 
 #: What a role's words count towards the next formation: users say what is worth remembering, agents repeat.
-ROLE_WEIGHTS: Final[Mapping[Role, float]] = {"user": 1.0, "tool": 0.5, "assistant": 0.2, "other": 0.5}
+ROLE_WEIGHTS: Final[Mapping[Role, float]] = {
+    "user": 1.0,
+    "tool": 0.5,
+    "assistant": 0.2,
+    "other": 0.5,
+    "attachment": 0.2,
+}
 #: Clocks differ and time zones are mixed up; what lies further ahead was never said then.
 MOST_AHEAD: Final = timedelta(days=1)
 #: Facts that a few messages may bring, one for each sentence or line; and characters for each fact in longer texts.
@@ -58,7 +64,7 @@ def facts_of_batch(messages: Sequence[Message], settings: Settings) -> int:
     for each of these, and beyond some of them for each hundred characters.
     """
     by_number = ceil(len(messages) * settings.facts_per_ten_messages / 10)
-    said = [message.content for message in messages if message.role == "user"]
+    said = [message.typed_text for message in messages]
     parts = sum(len(sentences(line)) for text in said for line in text.splitlines())
     if parts <= len(messages):
         return min(settings.facts_per_run, by_number)
@@ -88,7 +94,7 @@ def turn_reason(messages: Sequence[Message], *, more: bool, forced: bool) -> For
 
 def facts_of_turn(messages: Sequence[Message], settings: Settings) -> int:
     """How many facts a turn may bring: one, or several where its user said much."""
-    length = sum(len(message.content) for message in messages if message.role == "user")
+    length = sum(len(message.typed_text) for message in messages)
     return settings.multi_fact_candidates if length > settings.multi_fact_chars else 1
 
 

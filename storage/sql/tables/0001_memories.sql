@@ -75,7 +75,7 @@ create table messages (
     scope_key   text not null,
     -- its number within the session, from 1: neighbours lie one apart
     place       bigint not null,
-    role        text not null check (role in ('user', 'assistant', 'tool', 'other')),
+    role        text not null check (role in ('user', 'assistant', 'tool', 'other', 'attachment')),
     author      text not null,
     user_id     text,
     content     text,
