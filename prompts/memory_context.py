@@ -94,7 +94,8 @@ def dated_text(found: Found) -> str:
     """One search result on one line, escaped: its date, and what it says or who said what."""
     date = long_date(found.dated)
     if found.kind == "message":
-        return f'[{date}] {_unquoted(found.subject)} said: "{_unquoted(found.shown)}"'
+        verb = "attached" if found.role == "attachment" else "said"
+        return f'[{date}] {_unquoted(found.subject)} {verb}: "{_unquoted(found.shown)}"'
     return f"[{date}] {single_line(found.content)}{_whose(found.scope_key, found.author)}"
 
 

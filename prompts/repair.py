@@ -36,6 +36,7 @@ _PROBLEMS: Final[Mapping[str, str]] = {
     "unreadable": "lack a field of the schema, or have another value in it",
     "no_source": "cite no line of the conversation",
     "not_own_words": "say of somebody what nobody said of themselves",
+    "from_attachment": "have their content from an attachment, which nobody typed",
     "not_in_conversation": "hold a number that is nowhere in the conversation",
     "no_owner": "rest on no user's lines",
     "copied": "repeat these instructions",

@@ -15,6 +15,7 @@ ANSWERED: Final = "Done. What it answered was shown in that turn alone; call the
 NOT_ANSWERED: Final = "No answer to this call is there: the turn was broken off, or the answer was taken out. It may \
 have been done or not; make sure before you do it again."
 WORDLESS: Final = "[Something that is no text stood here. It was shown when it came, and is not shown any more.]"
+ATTACHED: Final = "[Attached to this message; not typed by the user:]"
 UNFINISHED: Final = "It came to no end within {turns} turns. Give it a smaller task, or do without."
 
 

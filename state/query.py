@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Scope
-from mnemic.state.kinds import Kind, SearchType, State
+from mnemic.state.kinds import Kind, Role, SearchType, State
 
 #: Memories a search returns at most; a tool's default, which a model reads, and a method's.
 MAX_TOP_K = 100
@@ -114,6 +114,8 @@ class Candidate(NamedTuple):
     sources: Sequence[UUID] | None
     #: The memories that it replaced, as far as they are visible.
     supersedes: Sequence[UUID] = ()
+    #: Role of a message.
+    role: Role | None = None
     #: Of a message in several pieces, the number of the one that fits the question best.
     piece: int = 0
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
@@ -13,6 +13,11 @@ from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
 CANDIDATE: Final = "candidate"
 #: Lines of a message's content in place of what was attached.
 ATTACHMENT_MARKS: Final = frozenset({"[image]", "[audio]", "[video]", "[file]"})
+
+
+def attachment_id(message_id: UUID) -> UUID:
+    """Return the id under which the text of a message's attachments is stored."""
+    return uuid5(message_id, "attachment")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +298,8 @@ class Found:
     related_to: UUID | None = None
     #: Memories that it replaced.
     supersedes: Sequence[UUID] = ()
+    #: Role of a message; the text of an attachment is the words of no speaker.
+    role: Role | None = None
     #: Of a message above 500 characters, the passage that fits the question, with an ellipsis at each cut.
     excerpt: str | None = None
 

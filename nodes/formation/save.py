@@ -133,11 +133,18 @@ def _kept(
     *,
     refused: Set[UUID],
 ) -> list[Message]:
-    """Return the messages that stay searchable, of which those of users whose drafts were refused are always some."""
+    """Return the messages that stay searchable.
+
+    If only sources stay, so do attachments, and the messages of users on which refused drafts rest.
+    """
     if settings.kept_messages != "sources":
         return list(batch) if settings.kept_messages == "all" else []
     sources = {source for memory in new for source in memory.source_message_ids} | {message for _, message in further}
-    return [message for message in batch if message.id in sources or (message.id in refused and message.role == "user")]
+    return [
+        message
+        for message in batch
+        if message.id in sources or message.role == "attachment" or (message.id in refused and message.role == "user")
+    ]
 
 
 async def _embed(

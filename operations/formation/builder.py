@@ -14,7 +14,12 @@ from mnemic.operations.formation.selection import crowded_out
 from mnemic.operations.messages.transcript import others_words, own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
-from mnemic.policy.formation.grounding import has_unknown_number, is_taken_up, joined_digits
+from mnemic.policy.formation.grounding import (
+    has_unknown_number,
+    is_taken_up,
+    joined_digits,
+    rests_on_attachment,
+)
 from mnemic.policy.formation.sharing import Draft, is_typed, may_share, says_only
 from mnemic.policy.text.shape import clean_text, clip_text, new_memory
 from mnemic.policy.text.words import folded_words
@@ -33,7 +38,7 @@ from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState, Spent
 from mnemic.state.identity import Identity, Scope, scope_key
 from mnemic.state.kinds import Kind
-from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory
+from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory, attachment_id
 from mnemic.state.settings import Settings
 
 #: Categories of a fact that cites the assistant or a tool alone: a booking counts once it is made. All others need a
@@ -44,6 +49,8 @@ MAX_SUBJECT_CHARS: Final = 100
 _COPIED_WORDS: Final = 5
 #: An observation says what a fact and a reflection would say together.
 MAX_OBSERVATION_WORDS: Final = 50
+#: Refusal of a draft whose content comes from an attachment.
+_FROM_ATTACHMENT: Final = "from_attachment"
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
 
 
@@ -177,7 +184,9 @@ class MemoryBuilder:
         drafts = self.checks.total()
         if not drafts and not self.nothing_else:
             return NOTHING
-        if not self.refused["no_source"] and 2 * self.refused.total() <= drafts:
+        # a model that draws from an attachment as well gives a useful answer
+        attached = self.refused[_FROM_ATTACHMENT]
+        if not self.refused["no_source"] and 2 * (self.refused.total() - attached) <= drafts - attached:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
         advice = unusable_drafts(self.refused, drafts, len(self.resolver.batch))
@@ -220,10 +229,12 @@ class MemoryBuilder:
 
     def _add_episode(self, text: str) -> None:
         """At most one; of several people it is the group's where the rules of sharing let it pass."""
-        content = self._take(check_text(text, kind="episode"), ())
+        batch = self.resolver.batch
+        said = [message.content for message in batch if message.role != "attachment"]
+        problem = _FROM_ATTACHMENT if rests_on_attachment(text, (), batch, said) else None
+        content = self._take(check_text(text, kind="episode"), (), problem)
         if content is None:
             return
-        batch = self.resolver.batch
         private = self.private or any(memory.private for memory in self.memories.values())
         who = speakers(batch)
         key = self._own_key(who[0] if len(who) == 1 else None)
@@ -270,6 +281,9 @@ class MemoryBuilder:
         batch = self.resolver.batch
         if not sources:
             return "no_source"
+        typed = [message.typed_text for message in batch]
+        if rests_on_attachment(text, sources, batch, [*typed, *self.resolver.groups]):
+            return _FROM_ATTACHMENT
         if not is_open and not own_words(sources):
             return "not_own_words"
         known = [*(memory.content for memory in self.known), *self.resolver.groups]
@@ -317,8 +331,18 @@ class MemoryBuilder:
             new_memory(kind, "event", key, text, sources[-1].said_at, subject),
             provenance="inferred",
             source_session_id=self.resolver.identity.session_id,
-            source_message_ids=tuple(message.id for message in sources),
+            source_message_ids=tuple(self._with_attachments(sources)),
         )
+
+    def _with_attachments(self, sources: Sequence[Message]) -> list[UUID]:
+        """Return the ids of sources and of their attachments, so that an erasure of the memory reaches both."""
+        attachments = {message.id for message in self.resolver.batch if message.role == "attachment"}
+        ids = []
+        for message in sources:
+            ids.append(message.id)
+            if attachment_id(message.id) in attachments:
+                ids.append(attachment_id(message.id))
+        return list(dict.fromkeys(ids))
 
     def _keep(self, memory: NewMemory) -> None:
         self.memories.setdefault((memory.scope_key, memory.content), memory)

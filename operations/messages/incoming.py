@@ -5,6 +5,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, Any, Final, Self
 from uuid import UUID, uuid5
@@ -22,6 +23,15 @@ from pydantic import (
     ValidationError,
 )
 
+from mnemic.operations.messages.parts import (
+    Part,
+    attached_text,
+    is_speech,
+    is_stored,
+    is_written,
+    mark_of,
+    spoken_text,
+)
 from mnemic.operations.run.identity import BoundIdentity, session_of
 from mnemic.policy.text.shape import clean_text, clip_text, says_nothing, strip_recalled
 from mnemic.prompts.memory_context import PREAMBLE
@@ -29,7 +39,7 @@ from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
-from mnemic.state.records import Message
+from mnemic.state.records import Message, attachment_id
 from mnemic.state.times import MAX_OFFSET_MINUTES, local_time
 
 _LOG = logging.getLogger("mnemic")
@@ -60,68 +70,6 @@ KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
 _LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
 
 
-#: Types of a part that is plain text: none at all, LangChain's and Chat Completions', and the Responses API's.
-_TEXT_TYPES: Final = frozenset({None, "text", "input_text", "output_text"})
-#: Marks of what was attached, by the type of its part. A part of another type, such as a tool call, leaves no mark.
-_MARKS: Final[dict[str, str]] = {
-    **dict.fromkeys(("image", "image_url", "input_image"), "[image]"),
-    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), "[audio]"),
-    **dict.fromkeys(("video", "video_url"), "[video]"),
-    **dict.fromkeys(("file", "input_file", "document", "text-plain"), "[file]"),
-}
-#: A picture, a file or a tool call has some ten.
-_MAX_VALUES_OF_A_PART: Final = 10_000
-#: Keys of a part within which an endpoint or LangChain keeps the transcript.
-_AUDIO_KEYS: Final = ("audio", "input_audio", "extras")
-
-
-def _plain_part(part: dict[str, Any]) -> dict[str, str]:
-    """Return the words of a part as `text`, or the mark of what was attached as `mark`; or nothing.
-
-    Words are plain text and the transcript of speech. The text of another part, such as a file, was not typed.
-    """
-    text, kind = part.get("text"), part.get("type")
-    if not isinstance(text, str | None):
-        raise ValueError("the text of a part is a string")
-    _require_finite(part)
-    if kind is None and text is None:
-        raise ValueError("a part of a message has a type, or its words as text")
-    if kind is None or (isinstance(kind, str) and kind in _TEXT_TYPES):
-        return {} if text is None else {"text": str.__str__(text)}  # without what a subclass makes of its methods
-    mark = _MARKS.get(kind) if isinstance(kind, str) else None
-    spoken = _transcript(part) if mark == "[audio]" else None
-    if spoken:
-        return {"text": spoken}
-    return {"mark": mark} if mark else {}
-
-
-def _require_finite(part: dict[str, Any]) -> None:
-    """Refuse a part that contains itself, which no model could be sent."""
-    waiting: list[object] = [part]
-    for _ in range(_MAX_VALUES_OF_A_PART):
-        if not waiting:
-            return
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    raise ValueError(f"a part of a message has at most {_MAX_VALUES_OF_A_PART:,} values")
-
-
-def _transcript(part: Mapping[str, Any]) -> str | None:
-    """Return the transcript of an audio part, of the Realtime API, Chat Completions or LangChain."""
-    for place in (part, *(part.get(key) for key in _AUDIO_KEYS)):
-        spoken = place.get("transcript") if isinstance(place, dict) else None
-        if isinstance(spoken, str):
-            return str.__str__(spoken)
-    return None
-
-
-def _spoken(audio: object) -> str | None:
-    return _transcript(audio) if isinstance(audio, dict) else None
-
-
 def _as_list(content: object) -> object:
     """Read a single part, which has a type, as a list of one."""
     return [content] if isinstance(content, dict) and "type" in content else content
@@ -149,8 +97,6 @@ def _id_text(value: str | int | UUID | None) -> str | None:
     return str(value) if value is not None and value != "" else None  # some endpoints send an empty one for none
 
 
-#: A mapping first, whose own errors pydantic takes for its own.
-Part = Annotated[dict[str, Any], AfterValidator(_plain_part)]
 MessageId = (
     Annotated[StrictStr, Field(max_length=_MAX_ID_CHARS)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
@@ -166,8 +112,8 @@ class IncomingMessage(BaseModel):
     role: Annotated[HostId, AfterValidator(str.lower)]
     #: None: a tool call without words.
     content: Annotated[StrictStr | Annotated[list[StrictStr | Part], Strict()] | None, BeforeValidator(_as_list)] = None
-    #: Of an answer that a model spoke.
-    audio: Annotated[str | None, BeforeValidator(_spoken)] = None
+    #: Transcript of an answer that a model spoke.
+    audio: Annotated[str | None, BeforeValidator(spoken_text)] = None
     author: HostId | None = None
     name: HostId | None = None
     user: HostId | None = None
@@ -190,28 +136,48 @@ class IncomingMessage(BaseModel):
             made = cls.model_validate(given)
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
-        if "content" not in given and _ROLES.get(made.role) == "user":
+        if "content" not in given and made.stored_role == "user":
             raise InvalidInputError("content: missing; the words of a message are its content")
         return made
 
     @property
+    def stored_role(self) -> Role:
+        """Role under which the message is stored."""
+        return _ROLES.get(self.role, "other")
+
+    @property
     def words(self) -> str:
-        """What was typed or spoken, a line for each part."""
-        return "\n".join(text for text in (*self._parts("text"), self.audio) if text)
+        """Text of the speaker, a line for each part; of a user only typed text."""
+        return "\n".join(part["text"] for part in self._parts() if is_written(part, self.stored_role))
+
+    @property
+    def question(self) -> str:
+        """Text to search for: the words, or the transcript of speech if there are none."""
+        return self.words or "\n".join(part["text"] for part in self._parts() if is_speech(part))
 
     @property
     def text(self) -> str:
-        """The words, and a mark for each attachment in its place."""
-        return "\n".join(text for text in (*self._parts("text", "mark"), self.audio) if text)
+        """The words, with a mark for each attachment in its place."""
+        lines = []
+        for part in self._parts():
+            line = part["text"] if is_written(part, self.stored_role) else mark_of(part)
+            if line:
+                lines.append(line)
+        return "\n".join(lines)
 
-    def _parts(self, *names: str) -> list[str]:
-        if not isinstance(self.content, list):
-            return [self.content or ""]
-        lines: list[str] = []
-        for part in self.content:
-            found = {"text": part} if isinstance(part, str) else part
-            lines += [found[name] for name in names if name in found]
-        return lines
+    @property
+    def attached(self) -> str:
+        """Text of all parts that are not the speaker's own words, without what a recall had returned."""
+        texts = (attached_text(part) for part in self._parts() if not is_written(part, self.stored_role))
+        return "\n".join(text for text in texts if text and not text.startswith(PREAMBLE))
+
+    def _parts(self) -> list[dict[str, str]]:
+        content = self.content if isinstance(self.content, list) else [self.content or ""]
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        if self.audio:
+            # of a user it is an attachment, for it was not typed
+            parts.append({"type": "audio" if self.stored_role == "user" else "text", "text": self.audio})
+        return [part for part in parts if is_stored(part, self.stored_role)]
 
     def fingerprint(self, speaker: str | None, words: str) -> str:
         """Return a digest of speaker, time and words, which identifies a message without an id.
@@ -256,7 +222,7 @@ def to_messages(
     refused: list[Unstorable] | None = None,
     zone: tzinfo = UTC,
 ) -> list[Message]:
-    """The items that say something, in order.
+    """Return the messages that are stored of the items, in order; text that came with one and was not typed follows it.
 
     Instructions to the model, empty messages and what a recall put into a message, or a tool told, are left out. Hosts
     resend the whole list every turn, or its end, so a message without an id gets one from its session, its speaker and
@@ -284,14 +250,14 @@ def to_messages(
         try:
             incoming = IncomingMessage.of(item)
             speaker = _speaker(incoming, identity, several_speakers=several_speakers)
-            message = _message(incoming, speaker, identity, now, known)
+            stored = _stored(incoming, speaker, identity, now, known)
         except (InvalidInputError, MissingIdentityError) as error:
             problem = type(error)(f"message {place}: {error}")
             if refused is None:
                 raise problem from None
             refused.append(problem)
         else:
-            made += [message] if message else []
+            made += stored
     return made
 
 
@@ -331,7 +297,7 @@ def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
     message, incoming = _last_of_user(messages)
     if incoming is None:
         return "", None
-    return incoming.words, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
+    return incoming.question, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
 
 
 def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:
@@ -368,47 +334,56 @@ def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, 
         if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
             fields = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(fields)
-        if _ROLES.get(incoming.role) == "user":
+        if incoming.stored_role == "user":
             return message, incoming
     return None, None
 
 
-def _message(
+def _stored(
     incoming: IncomingMessage, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]
-) -> Message | None:
-    whole = strip_recalled(clean_text(incoming.text[:_READ_CHARS]))
-    content = (
-        clip_text(whole, MAX_MESSAGE_CHARS - len(CUT_MARK)) + CUT_MARK if len(whole) > MAX_MESSAGE_CHARS else whole
-    )
-    role = _ROLES.get(incoming.role, "other")
-    if incoming.role in INSTRUCTIONS or says_nothing(content) or (role == "tool" and content.startswith(PREAMBLE)):
-        return None
+) -> list[Message]:
+    """Return the message with its words and marks, and one with the text of its attachments; neither if it is empty."""
+    content, attached = (strip_recalled(clean_text(text[:_READ_CHARS])) for text in (incoming.text, incoming.attached))
+    role = incoming.stored_role
+    texts: dict[Role, str] = {role: content, "attachment": attached}
+    if role == "tool" and content.startswith(PREAMBLE):
+        del texts[role]
+    texts = {role: text for role, text in texts.items() if not says_nothing(text)}
+    if incoming.role in INSTRUCTIONS or not texts:
+        return []
     if role == "user" and speaker is None:
         raise MissingIdentityError("it belongs to no user: give the identity a user_id")
     own_id = f"id\x1f{incoming.id}"
     if incoming.id is None:
-        fingerprint = incoming.fingerprint(speaker, content)
+        fingerprint = incoming.fingerprint(speaker, "\x1f".join(texts.values()))
         known[fingerprint] += 1
         own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
     session_id = session_of(identity)
     message_id = uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id]))
-    if content is not whole:
-        _LOG.warning(
-            "message %s of session %s has more than %d characters: the rest is not stored",
-            message_id,
-            session_id,
-            MAX_MESSAGE_CHARS,
-        )
-    return Message(
+    made = Message(
         id=message_id,
         session_id=session_id,
         role=role,
         author=display_name(incoming.author or incoming.name or speaker or incoming.role),
         user_id=speaker,
-        content=content,
+        content="",
         said_at=local_time(incoming.time or now, now.tzinfo or UTC),
         brought_by=identity.actor,
     )
+    ids: dict[Role, UUID] = {role: message_id, "attachment": attachment_id(message_id)}
+    return [replace(made, id=ids[role], role=role, content=_cut(text, made)) for role, text in texts.items()]
+
+
+def _cut(text: str, message: Message) -> str:
+    if len(text) <= MAX_MESSAGE_CHARS:
+        return text
+    _LOG.warning(
+        "message %s of session %s has more than %d characters: the rest is not stored",
+        message.id,
+        message.session_id,
+        MAX_MESSAGE_CHARS,
+    )
+    return clip_text(text, MAX_MESSAGE_CHARS - len(CUT_MARK)) + CUT_MARK
 
 
 def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers: bool) -> str | None:
@@ -416,7 +391,7 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
 
     A name is what its bearer chose to be called.
     """
-    if _ROLES.get(incoming.role) != "user":
+    if incoming.stored_role != "user":
         return None
     speaker = incoming.user or incoming.author or identity.user_id
     if speaker == identity.user_id:

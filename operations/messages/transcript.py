@@ -6,9 +6,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from mnemic.operations.messages.parts import attached_text, is_written, read_part
 from mnemic.policy.formation.sharing import is_typed
 from mnemic.policy.text.shape import whole_characters
-from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
+from mnemic.prompts.supervise import ANSWERED, ATTACHED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity, Scope, display_name, scope_key
 from mnemic.state.records import Message
 
@@ -89,13 +90,20 @@ def spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 
 def _in_words(message: AnyMessage) -> AnyMessage:
-    """A user's message as plain text; what the model said it can read again."""
+    """Return a user's message as plain text, in which attached text is marked as such; other messages as they are."""
     if not isinstance(message, HumanMessage) or (isinstance(message.content, str) and message.content.strip()):
         return message
     parts = message.content if isinstance(message.content, list) else []
-    texts = [part if isinstance(part, str) else part.get("text") for part in parts]
-    words = [text if isinstance(text, str) and text.strip() else WORDLESS for text in texts]
-    return message.model_copy(update={"content": "\n".join(words) or WORDLESS})
+    words = "\n".join(_part_in_words(part) for part in parts)
+    return message.model_copy(update={"content": words or WORDLESS})
+
+
+def _part_in_words(part: str | dict[str, Any]) -> str:
+    read = {"type": "text", "text": part} if isinstance(part, str) else read_part(part)
+    text = attached_text(read)
+    if not text.strip():
+        return WORDLESS
+    return text if is_written(read, "user") else f"{ATTACHED}\n{text}"
 
 
 def _clean(message: AnyMessage) -> AnyMessage:

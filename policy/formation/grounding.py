@@ -10,7 +10,7 @@ from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.details import details, find_dates, find_numbers
 from mnemic.policy.text.questions import is_question, spoken_sentences
 from mnemic.policy.text.words import pattern
-from mnemic.state.records import Message
+from mnemic.state.records import Message, attachment_id
 
 #: A number with fewer significant digits may have been a word (seventy-four, dois mil), a sum or another unit.
 _MIN_CHECKED_DIGITS = 3
@@ -73,7 +73,7 @@ def is_taken_up(text: str, sources: Sequence[Message], batch: Sequence[Message],
     if not cited:
         return True
     speakers = content_tokens(" ".join({message.author for message in batch}), 1)
-    own = [message.content for message in batch if message.role == "user"]
+    own = [message.typed_text for message in batch]
     # substrings, for the tokens of a whole batch would take a tenth of a second for each draft
     said = "\n".join([*own, *known]).casefold()
     borrowed = [token for token in _details(text) - speakers if token not in said]
@@ -86,15 +86,46 @@ def is_taken_up(text: str, sources: Sequence[Message], batch: Sequence[Message],
     claimed = content_tokens(text) - speakers
     answered = {message.id: _before(message, batch) for message in cited}
     return any(
-        claimed & content_tokens(message.content) or _answers(message, answered[message.id], claims)
+        claimed & content_tokens(message.typed_text) or _answers(message, answered[message.id], claims)
         for message in cited
     )
+
+
+def rests_on_attachment(text: str, sources: Sequence[Message], batch: Sequence[Message], typed: Iterable[str]) -> bool:
+    """Return whether a draft has its content from an attachment, which makes it no memory.
+
+    Such a draft cites attachments alone, has a name, number or date from one, or more than a word in four. If it cites
+    a message with an attachment, at least half of its words must be typed: the rest may be a translation.
+
+    Args:
+        text: the draft.
+        sources: the messages that it cites.
+        batch: the conversation.
+        typed: texts that count as typed.
+    """
+    attachments = [message for message in batch if message.role == "attachment"]
+    if not attachments:
+        return False
+    if sources and all(message.role == "attachment" for message in sources):
+        return True
+    own, attached = "\n".join(typed), "\n".join(message.content for message in attachments)
+    authors = content_tokens(" ".join({message.author for message in batch}), 1)
+    claimed = content_tokens(text) - authors
+    missing = claimed - content_tokens(own, 1)
+    borrowed = missing & content_tokens(attached, 1)
+    dates = set(find_dates(text)[0]) - set(find_dates(own)[0])
+    named = _details(text) | {token for token in borrowed if not token.isalpha()}
+    if borrowed & named or dates.intersection(find_dates(attached)[0]) or len(borrowed) > max(1, len(claimed) // 4):
+        return True
+    cited = {message.id for message in sources} | {attachment_id(message.id) for message in sources}
+    cites_attachment = any(message.id in cited for message in attachments)
+    return cites_attachment and 2 * len(missing) > len(claimed)
 
 
 def _answers(message: Message, before: Sequence[Message], claims: Set[object]) -> bool:
     claimed = [other for other in before if other.id in claims]
     is_asked = any(is_question(sentence) for other in claimed for sentence in spoken_sentences(other.content))
-    return is_asked or (bool(claimed) and len(content_tokens(message.content)) >= _MIN_ANSWER_WORDS)
+    return is_asked or (bool(claimed) and len(content_tokens(message.typed_text)) >= _MIN_ANSWER_WORDS)
 
 
 def _before(message: Message, batch: Sequence[Message]) -> list[Message]:

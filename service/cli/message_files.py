@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 from pydantic import AliasChoices, Field, StrictStr, model_validator
 
-from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage, Part
+from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage
+from mnemic.operations.messages.parts import Part
 from mnemic.state.checking import field_name, nearest
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
@@ -109,12 +110,12 @@ def _read_item(
     except InvalidInputError as error:
         return Malformed(file=str(path), line=number, reason=str(error))
     if parsed.id is None:
-        fingerprint = parsed.fingerprint(parsed.user or parsed.author or speaker, parsed.text)
+        said = "\x1f".join(text for text in (parsed.text, parsed.attached) if text)
+        fingerprint = parsed.fingerprint(parsed.user or parsed.author or speaker, said)
         digest = hashlib.sha256(f"{parsed.session}\x1f{fingerprint}".encode()).digest()
         seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
         (times,) = seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
         parsed.id = f"{fingerprint}-{times}"
-    parsed.content, parsed.audio = parsed.text, None
     return parsed
 
 

@@ -87,7 +87,8 @@ async def query(
 def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
     rows: list[tuple[object, ...]] = []
     for item in found:
-        text = f"{display_name(item.subject)}: {item.shown}" if item.kind == "message" else item.content
+        attached = " (attachment)" if item.role == "attachment" else ""
+        text = f"{display_name(item.subject)}{attached}: {item.shown}" if item.kind == "message" else item.content
         rows.append((day(item.dated), f"{item.score:.2f}", item.kind, item.category, text))
         rows.extend(("", "", "", "", plain(f"replaces {replaced}", style="dim")) for replaced in item.supersedes)
         if explain:
