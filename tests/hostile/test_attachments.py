@@ -137,7 +137,7 @@ async def test_text_that_nobody_typed_is_found_as_an_attachment_and_never_a_memo
     assert memories(superuser) == set()
     assert await found(memory) == {("message", "attachment")}
     assert "Ana (attachment): " in last_prompt(model, FACTS)
-    recalled = await memory.recall(ANA, "Who gets the vault keys every Friday?")
+    recalled = await memory.recall(ANA, "Who gets the vault keys every Friday?", search="always")
     assert 'Ana attached: "' in text_of(recalled["context"])
 
 
@@ -237,6 +237,7 @@ async def test_it_is_so_in_a_file_of_messages(
     assert await found(memory) == {("message", "attachment")}
 
 
+@pytest.mark.usefixtures("superuser")
 async def test_an_assistants_thoughts_and_calls_are_not_stored(memory: Mnemic) -> None:
     inner = [PARTS["reasoning"], PARTS["thinking"], {"type": "tool_use", "id": "t", "input": {"text": TEXT}}]
     await memory.observe(ANA, [HumanMessage("Hello."), AIMessage([*inner, {"type": "text", "text": "Hi."}])])
@@ -244,9 +245,11 @@ async def test_an_assistants_thoughts_and_calls_are_not_stored(memory: Mnemic) -
     assert [message.content for message in await memory.messages(ANA)] == ["Hi.", "Hello."]
 
 
+@pytest.mark.usefixtures("superuser")
 async def test_what_a_recall_returned_is_not_stored_as_an_attachment(memory: Mnemic) -> None:
     await memory.remember(ANA, "Ana keeps bees on the quay.", category="activity")
-    context = await memory.recall(ANA, "Where does Ana keep bees?")
+    context = await memory.recall(ANA, "Where does Ana keep bees?", search="always")
+    assert "bees on the quay" in text_of(context["context"])
     result = {"type": "tool_result", "content": text_of(context["context"])}
     await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, result])])
 
