@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr, ValidationError
 
-from mnemic.models.failures import Endpoint
+from mnemic.models.failures import Endpoint, shown_address
 from mnemic.state.checking import nearest
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.kinds import Usage
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
 
 OFFLINE_LABEL = "offline rules"
+#: Shorter arguments, such as `low`, are parts of common words and no secrets.
+_MIN_MASKED_CHARS = 5
 #: Arguments of a model whose tokens no host may show while its graph streams. It does not stream either: in a stream
 #: langchain-core completes a tool call that breaks off (`parse_partial_json`), and half a text would pass for a whole.
 HIDDEN: Mapping[str, Any] = MappingProxyType({"tags": ["nostream"], "disable_streaming": True})
@@ -43,8 +47,8 @@ class UnderWay(NamedTuple):
 class Call:
     """One call of a tier's model for a step."""
 
-    #: None if the offline rules do its work.
-    model: "BaseChatModel | None"
+    #: None if the offline rules do its work. A host's own model may show its key.
+    model: "BaseChatModel | None" = field(repr=False)
     #: The usage that its requests add to.
     spent: Usage
     endpoint: Endpoint
@@ -140,8 +144,8 @@ class ChatModels:
 
     def _endpoint(self, tier: Tier, name: str) -> Endpoint:
         own = ", or the agent's own agent_model" if tier == "agent" else ""
-        url = self.settings.base_url if name.startswith("openai:") else None
-        return Endpoint(name, f"{_setting(tier)}{own}", url)
+        address = shown_address(self.settings.base_url) if name.startswith("openai:") else None
+        return Endpoint(name, f"{_setting(tier)}{own}", address)
 
     def _make(self, tier: Tier, name: str, shown: bool) -> "BaseChatModel":
         # Imported here: it takes a second that the offline rules never need.
@@ -151,8 +155,8 @@ class ChatModels:
         provider, _, model_name = name.partition(":")
         arguments = _arguments(provider, settings)
         if provider == "openai":
-            arguments |= openai_endpoint(settings, setting)
-        arguments |= settings.model_arguments.get(name, {})
+            arguments |= openai_endpoint(settings, setting) | _login_clients(settings.base_url)
+        arguments |= settings.model_arguments.get_secret_value().get(name, {})
         try:
             model: BaseChatModel = init_chat_model(model_name, model_provider=provider, **arguments)
             takes_temperature = (model.profile or {}).get("temperature", True)
@@ -163,12 +167,45 @@ class ChatModels:
             raise ConfigurationError(f"{setting} is {name!r}, and its package is missing: {error}") from None
         except ValidationError as error:
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-            reason = "; ".join(dict.fromkeys(str(problem["msg"]) for problem in problems))
+            reason = _masked("; ".join(dict.fromkeys(str(problem["msg"]) for problem in problems)), arguments)
             raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {reason}") from None
         except Exception as error:  # noqa: BLE001 - every provider has errors of its own, such as for missing keys
-            reason = str(error).partition("\n")[0] or type(error).__name__
+            reason = _masked(str(error).partition("\n")[0], arguments) or type(error).__name__
             raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {reason}") from None
+        model.__class__ = _masked_class(type(model))
         return model
+
+
+@cache
+def _masked_class(kind: type["BaseChatModel"]) -> type["BaseChatModel"]:
+    """Return a subclass whose text and trace have the model's name alone: other fields may hold credentials."""
+
+    def shown(model: Any) -> list[tuple[str, str]]:
+        return [("model", name_of(model).partition(":")[2])]
+
+    def traced(model: Any) -> dict[str, Any]:
+        return {**kind.to_json(model), "kwargs": dict(shown(model))}
+
+    names = {"__module__": kind.__module__, "__repr_args__": shown, "to_json": traced}
+    metaclass: Any = type(kind)
+    subclass: type[BaseChatModel] = metaclass(kind.__name__, (kind,), names)
+    return subclass
+
+
+def _masked(text: str, arguments: object) -> str:
+    """Return the message of a provider's package without the values of the model's arguments, which may be secret."""
+    waiting = [arguments]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+        elif isinstance(value, SecretStr):
+            waiting.append(value.get_secret_value())
+        elif isinstance(value, str) and len(value) >= _MIN_MASKED_CHARS:
+            text = text.replace(value, "***")
+    return text
 
 
 def name_of(given: object) -> str:
@@ -225,8 +262,33 @@ def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
             "or MNEMIC_BASE_URL for an OpenAI-compatible server"
         )
     # clients insist on a key; a server of one's own takes any
-    arguments = {"api_key": settings.api_key or SecretStr("none"), "base_url": settings.base_url}
+    url = settings.base_url.get_secret_value() if settings.base_url else None
+    if url is not None and login_of(settings.base_url):
+        parts = urlsplit(url)  # httpx logs addresses as they are
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    arguments = {"api_key": settings.api_key or SecretStr("none"), "base_url": url}
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def login_of(url: SecretStr | None) -> tuple[str, str] | None:
+    """Return name and password of an address, or None if it has none."""
+    parts = urlsplit(url.get_secret_value()) if url else None
+    if parts is None or parts.username is None:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")
+
+
+def _login_clients(url: SecretStr | None) -> dict[str, Any]:
+    """Return the HTTP clients of a chat model that send the login of an address, or nothing if it has none."""
+    login = login_of(url)
+    if login is None:
+        return {}
+    from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+
+    return {
+        "http_client": DefaultHttpxClient(auth=login),
+        "http_async_client": DefaultAsyncHttpxClient(auth=login),
+    }
 
 
 async def offline(module: str, name: str) -> Any:

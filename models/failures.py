@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from langchain_core import exceptions as provider
+from pydantic import SecretStr
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from mnemic.policy.text.words import word_set
@@ -40,14 +41,14 @@ class Endpoint(NamedTuple):
     name: str
     #: Such as `MNEMIC_FAST_MODEL`.
     setting: str
-    #: The base URL from the settings; None for the provider's own.
+    #: The base URL from the settings, without login and query; None for the provider's own.
     url: str | None = None
 
     def fill(self, advice: str) -> str:
         """Return an advice with the names of this endpoint's settings."""
         of_openai = self.name.startswith("openai:")
         key = "MNEMIC_API_KEY" if of_openai else f"the key of {self.name.partition(':')[0]}"
-        place = f", which is {without_login(self.url)}" if self.url else ""
+        place = f", which is {self.url}" if self.url else ""
         address = f"MNEMIC_BASE_URL{place}" if of_openai else "the provider's address"
         return advice.format(key=key, setting=self.setting, address=address)
 
@@ -178,9 +179,11 @@ def pause_before(error: object, request: int) -> float:
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads requests, hides nothing
 
 
-def without_login(url: str) -> str:
-    """Return an address without login and query."""
-    parts = urlsplit(url)
+def shown_address(url: SecretStr | None) -> str | None:
+    """Return an address without login and query; None without one."""
+    if url is None:
+        return None
+    parts = urlsplit(url.get_secret_value())
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 

@@ -1,14 +1,17 @@
 """The settings of models: which, where, how they are asked, and what they cost."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Secret, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 from mnemic.state.checking import Own, PositiveInt, Seconds
 
+Arguments = dict[str, dict[str, Any]]
 Tier = Literal["fast", "slow", "agent"]
 StructuredOutput = Literal["json_schema", "function_calling", "text"]
 OFFLINE = "offline"
@@ -36,8 +39,8 @@ class ModelSettings(BaseSettings):
     fast_model: str | None = None
     slow_model: str | None = None
     agent_model: Own[str | None] = None
-    #: Any OpenAI-compatible endpoint, for chat models and embedder.
-    base_url: str | None = None
+    #: Any OpenAI-compatible endpoint, for chat models and embedder. Secret, since it may hold a name and a password.
+    base_url: SecretStr | None = None
     api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
     )
@@ -51,7 +54,8 @@ class ModelSettings(BaseSettings):
     #: text that JSON is read out of.
     structured_output: StructuredOutput = "json_schema"
     #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
-    model_arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    #: Secret, since headers and proxies may hold credentials.
+    model_arguments: Secret[Arguments] = Field(default=Secret({}))
     #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
     model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
     #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
@@ -71,10 +75,28 @@ class ModelSettings(BaseSettings):
             raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
         return name
 
+    @field_validator("model_arguments", mode="before")
+    @classmethod
+    def _is_read(cls, arguments: object) -> object:
+        """A secret is text in the environment, which pydantic-settings does not parse."""
+        if not isinstance(arguments, str):
+            return arguments
+        try:
+            return json.loads(arguments)
+        except ValueError:  # whose context holds the text
+            raise ValueError("is a JSON object") from None
+
     @field_validator("base_url")
     @classmethod
-    def _is_an_address(cls, url: str | None) -> str | None:
-        if url is not None and not re.match("https?://[^/]", url):
+    def _is_an_address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is None:
+            return None
+        address = url.get_secret_value()
+        try:
+            urlsplit(address).port  # noqa: B018 - it is read when it is asked for
+        except ValueError:  # which quotes the address
+            raise ValueError("is no address with a host and a port") from None
+        if not re.match("https?://[^/]", address):
             raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
         return url
 

@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
+from mnemic.state.files import create_private
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import connect, pooler_mode
 from mnemic.storage.database import Database
@@ -190,7 +191,7 @@ def _dump(program: str, dsn: str, target: Path) -> int:
     part = target.with_name(f"{target.name}.part")
     try:
         part.unlink(missing_ok=True)
-        part.touch(0o600, exist_ok=False)  # it holds everybody's memories
+        os.close(create_private(part))  # pg_dump writes into it
         done = subprocess.run(  # noqa: S603  # our own argument list, no shell
             [program, "--format=custom", "--no-password", f"--dbname={make_conninfo('', **parts)}", f"--file={part}"],
             stdin=subprocess.DEVNULL,

@@ -6,12 +6,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 
 from mnemic.models.replay import Exchange, Replay, Request, exchange, read_record
 from mnemic.service.cli.talks import Talks
+from mnemic.state.files import open_private
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 _REMEDY: Final = "prompts or conversations have changed. Record anew with --record-from URL, see recorded/README.md"
@@ -60,10 +61,11 @@ class Recorder(Replay):
         self._write([exchange(request, asked.session, message)], "a")
         return message
 
-    def _write(self, exchanges: Iterable[Exchange], mode: str) -> None:
+    def _write(self, exchanges: Iterable[Exchange], mode: Literal["a", "w"]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(one._asdict(), ensure_ascii=False, separators=(",", ":")) for one in exchanges)
-        with self._path.open(mode, encoding="utf-8") as file:
+        flags = os.O_WRONLY | (os.O_APPEND if mode == "a" else os.O_TRUNC)
+        with os.fdopen(open_private(self._path, flags), mode, encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
     def __exit__(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mnemic.models.chat import name_of, openai_endpoint
+from mnemic.models.chat import login_of, name_of, openai_endpoint
 from mnemic.models.embedders.vectors import Vector, unit_vectors
-from mnemic.models.failures import Endpoint, failure_of, stated, tries
+from mnemic.models.failures import Endpoint, failure_of, shown_address, stated, tries
 from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.model_settings import MAX_DIMENSIONS
@@ -98,16 +98,19 @@ class OpenAIEmbedder(RemoteEmbedder):
 
     def __init__(self, model: str, settings: Settings) -> None:
         # Imported here: it takes a second that offline use never needs.
-        from openai import AsyncOpenAI, Omit
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
         with suppress(ImportError):
             import numpy  # noqa: F401 - where it is, the client would import it on the event loop, at its first answer
 
         wanted = settings.embedder_dimensions or (MAX_DIMENSIONS if model.startswith(_SHORTENED) else None)
-        super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", settings.base_url), wanted)
+        address = shown_address(settings.base_url)
+        super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", address), wanted)
         self._model, self._wanted = model, wanted or Omit()
         arguments = openai_endpoint(settings, "MNEMIC_EMBEDDER")
         key = arguments.pop("api_key").get_secret_value()
+        if login := login_of(settings.base_url):
+            arguments["http_client"] = DefaultAsyncHttpxClient(auth=login)
         self._client = AsyncOpenAI(api_key=key, timeout=settings.model_timeout_seconds, max_retries=0, **arguments)
 
     async def _vectors(self, texts: list[str]) -> list[list[float]]:

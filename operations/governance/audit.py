@@ -22,6 +22,7 @@ from mnemic.policy.governance.audit import (
     signed,
 )
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
+from mnemic.state.files import open_private
 from mnemic.state.governance import AuditProblem
 from mnemic.state.settings import Settings
 from mnemic.storage import history
@@ -126,7 +127,7 @@ def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
 
 def _append(file: Path, line: str) -> None:
     """One write at the file's end, on the disk when this returns."""
-    with _usable(file, "written"), file.open("a+b") as opened:
+    with _usable(file, "written"), os.fdopen(open_private(file), "a+b") as opened:
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
         begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
         opened.write(begin + line.encode() + b"\n")

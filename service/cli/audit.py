@@ -1,11 +1,12 @@
 """`mnemic audit`: what was done, whether the record of it is whole, and the proof of that outside of the database."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import RenderableType
@@ -26,6 +27,7 @@ from mnemic.service.cli.options import (
 from mnemic.service.cli.terminal import acting, exit_if_wrong, plain, report, say, show, table, to_the_second, verbatim
 from mnemic.service.governance.administration import Administration
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
+from mnemic.state.files import create_private
 from mnemic.state.governance import AuditProblem, Operation
 
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent's history; without it, all of them.")]
@@ -80,11 +82,15 @@ async def export(agent: Agent, user: User, session: Session = None, output: Outp
     who = person(agent, user, session=session)
     async with open_memory() as memory:
         try:
-            with nullcontext(sys.stdout) if output is None else output.open("x", encoding="ascii") as file:
+            with nullcontext(sys.stdout) if output is None else _created(output) as file:
                 async for line in memory.export_audit(who):
                     file.write(line + "\n")
         except OSError as error:
             raise InvalidInputError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
+
+
+def _created(output: Path) -> TextIO:
+    return os.fdopen(create_private(output), "w", encoding="ascii")
 
 
 async def check(file: Export, as_json: AsJson = False) -> None:

@@ -1,5 +1,6 @@
 """`mnemic init`, and what `mnemic doctor --models` prints: whether the models that are set can be used."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.text import Text
 from mnemic.models.trial import Tried, try_models
 from mnemic.service.cli.terminal import exit_if_wrong, plain, say, show, table
 from mnemic.state.errors import InvalidInputError
+from mnemic.state.files import open_private
 from mnemic.state.settings import Settings
 
 MARKS: Final = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
@@ -91,7 +93,10 @@ def _asked(question: str, default: str) -> str:
 
 
 def _write(file: Path, given: dict[str, Any]) -> None:
-    file.touch(mode=0o600)
+    try:
+        os.close(open_private(file))  # set_key keeps the mode
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be written: {error.strerror}") from None
     for name, value in given.items():
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         set_key(file, f"MNEMIC_{name.upper()}", text)

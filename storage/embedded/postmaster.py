@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mnemic.state.errors import EmbeddedPostgresError
+from mnemic.state.files import open_private
 from mnemic.storage.embedded.binaries import Account
 
 #: Only names the socket file: the server has no TCP port.
@@ -35,15 +36,15 @@ _SOCKET_NAME = f".s.PGSQL.{PORT}"
 _LONGEST_PATH = 103  # bytes of a socket's path; macOS has room for 104 with the final zero, Linux for 108
 
 
-def open_private(path: Path) -> int:
-    """A lock or a log, to be written at its end; never through a link, which another account could have put there."""
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+def open_unlinked(path: Path) -> int:
+    """Open a lock or a log at its end, never through a link, which another account could have made."""
+    return open_private(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[int]:
     """Hold the lock for the block, and longer where a process inherits the descriptor; wait for it before."""
-    descriptor = open_private(path)
+    descriptor = open_unlinked(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
@@ -120,7 +121,7 @@ class Postmaster:
         """Start the server and wait until it is ready."""
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
             self._log.replace(self._log.with_suffix(".log.1"))
-        with os.fdopen(open_private(self._log), "ab") as log:
+        with os.fdopen(open_unlinked(self._log), "ab") as log:
             log_start = log.tell()
             options = {
                 "logging_collector": "off",
@@ -179,7 +180,7 @@ class Postmaster:
         return is_gone
 
     def _is_gone(self) -> bool:
-        return close_last(open_private(self._lock))
+        return close_last(open_unlinked(self._lock))
 
     def _logged_since(self, start: int) -> str:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()

@@ -25,7 +25,7 @@ from mnemic.storage.embedded.postmaster import (
     close_last,
     exclusive,
     is_listening,
-    open_private,
+    open_unlinked,
     private_socket_dir,
 )
 
@@ -147,7 +147,7 @@ class EmbeddedPostgres:
             return
         if self._holder:  # a fork's inherited descriptor would keep the parent's share alive
             os.close(self._share)
-        self._share, self._holder = open_private(self.base / "users.lock"), os.getpid()
+        self._share, self._holder = open_unlinked(self.base / "users.lock"), os.getpid()
         fcntl.flock(self._share, fcntl.LOCK_SH)
         atexit.register(self.stop)
 

@@ -9,11 +9,14 @@ import psycopg
 import pytest
 import pytest_asyncio
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic.operations.formation import builder
 from mnemic.operations.messages import incoming
+from mnemic.prompts.supervise import ATTACHED
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.memory import Mnemic
+from tests.support.agents import agent, requests, says
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     DECISIONS,
@@ -107,7 +110,9 @@ def obey(model: LoopbackModel, *texts: str) -> None:
     for text in texts:
         for cited in ([1], [2], [1, 2]):
             drafted += [(text, cited, {"scope": "user", "category": "profile"})]
-            drafted += [(text, cited, {"scope": scope, "category": "knowledge"}) for scope in ("user", "group", "agent")]
+            drafted += [
+                (text, cited, {"scope": scope, "category": "knowledge"}) for scope in ("user", "group", "agent")
+            ]
     model.answer(FACTS, facts(*(fact(text, *cited, **given) for text, cited, given in drafted)))
     model.answer(DECISIONS, decisions())
     drawn = [reflection(text, *cited) for text in texts for cited in ([1], [2], [1, 2])]
@@ -254,3 +259,32 @@ async def test_what_a_recall_returned_is_not_stored_as_an_attachment(memory: Mne
     await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, result])])
 
     assert [message.content for message in await memory.messages(ANA)] == [TYPED]
+
+
+async def test_it_is_so_through_the_middleware_of_a_hosts_agent(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    obey(model, CLAIM, PLAIN)
+    says(model, "I read it.")
+    sent = HumanMessage([{"type": "text", "text": TYPED}, PARTS["image with text"], PARTS["text with a source"]])
+    await agent(memory, model).ainvoke({"messages": [sent]}, context=ANA)
+    await memory.form(ANA)
+
+    assert memories(superuser) == set()
+    assert await found(memory) == {("message", "attachment")}
+
+
+async def test_it_is_so_in_the_supervisor_and_later_turns_are_shown_the_text_as_attached(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    obey(model, CLAIM, PLAIN)
+    says(model, "I read it.", "Bye.")
+    graph, config = memory.graphs.supervisor(InMemorySaver()), {"configurable": {"thread_id": "s1"}}
+    first = {"type": "human", "content": [{"type": "text", "text": TYPED}, PARTS["text with a source"]]}
+    await graph.ainvoke({"messages": [first]}, config, context=ANA)
+    await graph.ainvoke({"messages": [HumanMessage("Thanks.")]}, config, context=ANA)
+    await memory.form(ANA)
+
+    assert memories(superuser) == set()
+    earlier = next(text for text in map(str, requests(model)[-1]["messages"]) if TYPED in text)
+    assert earlier.index(TYPED) < earlier.index(ATTACHED) < earlier.index(CLAIM)

@@ -1,4 +1,4 @@
-"""What is stored of a message that is not one text: plain text and speech as words, an attachment as a mark."""
+"""What is stored of a message that is not one text: plain text as words, an attachment as a mark, its text apart."""
 
 from typing import Any
 
@@ -21,8 +21,9 @@ def of_user(*content: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(content)}
 
 
-#: A message, and what is stored of it; None: nothing.
-MESSAGES: list[tuple[Any, str | None]] = [
+KEYS = "The crew hands over the keys."
+#: A message, and what is stored of it: its words and marks, and the text of its attachments.
+MESSAGES: list[tuple[Any, *tuple[str, ...]]] = [
     ({"role": "user", "content": TEXT}, "Look at my boat."),
     (HumanMessage([TEXT, IMAGE]), "Look at my boat.\n[image]"),
     (of_user({"type": "image", "url": "https://example.org/1.png"}), "[image]"),
@@ -30,11 +31,12 @@ MESSAGES: list[tuple[Any, str | None]] = [
         of_user({"type": "input_text", "text": "Read this."}, {"type": "input_file", "file_id": "f1"}),
         "Read this.\n[file]",
     ),
-    (of_user({"type": "text-plain", "text": "The crew hands over the keys."}), "[file]"),
-    (of_user({"type": "tool_result", "text": "The crew hands over the keys."}), None),
+    (of_user({"type": "text-plain", "text": KEYS}), "[file]", KEYS),
+    (of_user({"type": "tool_result", "text": KEYS}), KEYS),
+    (of_user({"type": "tool_call", "name": "look", "args": {}}),),
     (of_user({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}), "[audio]"),
-    (of_user({"type": "input_audio", "transcript": SPEECH}), SPEECH),
-    (HumanMessage([{"type": "audio", "base64": "UklGRg==", "extras": {"transcript": SPEECH}}]), SPEECH),
+    (of_user({"type": "input_audio", "transcript": SPEECH}), "[audio]", SPEECH),
+    (HumanMessage([{"type": "audio", "base64": "UklGRg==", "extras": {"transcript": SPEECH}}]), "[audio]", SPEECH),
     ({"role": "assistant", "content": None, "audio": {"id": "a1", "transcript": "Lovely."}}, "Lovely."),
     (AIMessage("", additional_kwargs={"audio": {"id": "a2", "transcript": "Lovely, too."}}), "Lovely, too."),
     (AIMessage([{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "I see."}]), "I see."),
@@ -42,14 +44,19 @@ MESSAGES: list[tuple[Any, str | None]] = [
 
 
 async def test_words_are_stored_and_an_attachment_leaves_a_mark(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await memory.observe(ANA, [message for message, _ in MESSAGES])
+    await memory.observe(ANA, [message for message, *_ in MESSAGES])
     rows = superuser.execute("select content from mnemic.messages order by place").fetchall()
-    assert [content for (content,) in rows] == [text for _, text in MESSAGES if text is not None]
+    assert [content for (content,) in rows] == [text for _, *texts in MESSAGES for text in texts]
 
 
 def test_a_question_has_no_marks() -> None:
     assert last_question([HumanMessage([TEXT, IMAGE])])[0] == "Look at my boat."
     assert last_question([HumanMessage([IMAGE])])[0] == ""
+
+
+def test_a_spoken_question_is_searched_for_though_it_is_not_typed() -> None:
+    spoken = HumanMessage([{"type": "input_audio", "input_audio": {"transcript": "Where is my boat?"}}])
+    assert last_question([spoken])[0] == "Where is my boat?"
 
 
 async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) -> None:
