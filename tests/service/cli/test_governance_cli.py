@@ -1,7 +1,10 @@
 """`mnemic undo`, `restore`, `as-of`: what is shown first, who is asked, what is refused; and `mnemic audit`."""
 
+import errno
 import json
+import os
 import shlex
+import stat
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,6 +13,7 @@ import psycopg
 import pytest
 
 from mnemic.policy.governance.audit import check_export
+from mnemic.state import files
 from mnemic.state.governance import EXPLANATIONS
 from mnemic.storage.database import Database
 from tests.service.cli.conftest import Command, prepare
@@ -289,6 +293,46 @@ def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command,
     file.write_text("x")
     assert mnemic("audit", "check", file).exit_code == 1
     assert mnemic("audit", "check", file.parent / "missing").exit_code == 2
+
+
+def _mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "wider"])
+def test_anchors_and_exports_are_their_owners_alone(mnemic: Command, file: Path, is_there: bool) -> None:
+    umask = os.umask(0)
+    try:
+        if is_there:
+            file.touch(0o666)
+        assert mnemic("audit", "anchor", *BLIND, file).exit_code == 0
+        export = file.with_name("export")
+        assert mnemic("audit", "export", *PERSON, "--output", export).exit_code == 0
+    finally:
+        os.umask(umask)
+    assert (_mode(file), _mode(export)) == (0o600, 0o600)
+
+
+def test_control_the_mode_is_that_of_the_one_function(
+    mnemic: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PRIVATE_MODE", 0o666)
+    file.touch(0o644)
+    assert mnemic("audit", "anchor", *BLIND, file).exit_code == 0
+    assert _mode(file) == 0o644
+
+
+def test_a_file_whose_mode_cannot_be_narrowed_is_refused(
+    mnemic: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_another(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    file.touch(0o666)
+    file.chmod(0o666)
+    monkeypatch.setattr(files.os, "fchmod", of_another)
+    refused = mnemic("audit", "anchor", *BLIND, file)
+    assert (refused.exit_code, file.read_text()) == (2, "")
 
 
 @pytest.mark.usefixtures("file")

@@ -55,6 +55,17 @@ def test_init_writes_a_file_that_works_and_tries_it(mnemic: Command, model: Loop
     assert mnemic("init", "--model", "offline").exit_code == 2  # it is there
 
 
+def test_an_existing_file_is_narrowed_to_its_owner(mnemic: Command, model: LoopbackModel, bare: Path) -> None:
+    healthy(model)
+    file = bare / ".env"
+    file.write_text("OTHER=1\n")
+    file.chmod(0o644)
+    written = mnemic("init", "--model", "openai:m", "--base-url", model.base_url, "--api-key", "quay-key", "--force")
+    assert written.exit_code == 0, written.output
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert dotenv_values(file)["OTHER"] == "1"
+
+
 def test_a_way_of_structured_output_that_works_is_found_and_written(
     mnemic: Command, model: LoopbackModel, bare: Path
 ) -> None:
