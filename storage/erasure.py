@@ -4,7 +4,7 @@ It is planned first, without the agent's head, and then done in steps, each an o
 The plan is stored: whoever comes after a process that was killed goes on with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from mnemic.state.governance import Concerned, Erasure
 from mnemic.state.identity import Identity
+from mnemic.state.records import attachment_id
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -51,8 +52,8 @@ async def erase(
     if begun is None:
         return Erasure()
     work = _Work(database, who, begun.id, progress)
-    for start in range(0, len(ids or ()), _PLANNED):
-        await work.call("plan_erasure", keys, (ids or ())[start : start + _PLANNED])
+    for part in _parts(ids or ()):
+        await work.call("plan_erasure", keys, part)
     await work.carry_out()
     if ids is None or begun.is_whole:
         # until nothing is found that was formed meanwhile
@@ -78,8 +79,8 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
         begun = await _begin(scoped, keys)
         if begun is None:
             return Erasure()
-        for start in range(0, len(ids or ()), _PLANNED):
-            await scoped.call("plan_erasure", begun.id, keys, (ids or ())[start : start + _PLANNED])
+        for part in _parts(ids or ()):
+            await scoped.call("plan_erasure", begun.id, keys, part)
         if ids is None or begun.is_whole:
             await scoped.call("plan_person", begun.id)
         while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
@@ -92,6 +93,13 @@ async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: 
         going=tuple(item for item in found if item.stays is None),
         staying=tuple(item for item in found if item.stays),
     )
+
+
+def _parts(ids: Sequence[UUID]) -> Iterator[list[UUID]]:
+    """Yield the ids in parts, each with the ids under which attachments of such messages are stored."""
+    for start in range(0, len(ids), _PLANNED):
+        part = ids[start : start + _PLANNED]
+        yield [*part, *map(attachment_id, part)]
 
 
 @dataclass

@@ -198,6 +198,16 @@ async def test_what_the_user_types_beside_an_attachment_is_theirs(
     assert rows == [("user",), ("attachment",)]  # so that an erasure of the fact takes both
 
 
+async def test_an_attachment_goes_with_the_erased_message(memory: Mnemic, superuser: psycopg.Connection) -> None:
+    await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, PARTS["document"]])])
+    await memory.form(ANA)
+    (typed,) = [message for message in await memory.messages(ANA) if message.role == "user"]
+    await memory.erase(ANA, typed.id)
+
+    assert await memory.messages(ANA) == []
+    assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (0,)
+
+
 #: Other messages with parts that nobody typed, as a host, an agent and a tool send them.
 OTHERS: dict[str, list[BaseMessage | dict[str, Any]]] = {
     "a mapping": [{"role": "user", "content": [{"type": "input_text", "text": TYPED}, PARTS["document"]]}],
@@ -279,7 +289,8 @@ async def test_it_is_so_in_the_supervisor_and_later_turns_are_shown_the_text_as_
 ) -> None:
     obey(model, CLAIM, PLAIN)
     says(model, "I read it.", "Bye.")
-    graph, config = memory.graphs.supervisor(InMemorySaver()), {"configurable": {"thread_id": "s1"}}
+    graph: Any = memory.graphs.supervisor(InMemorySaver())
+    config = {"configurable": {"thread_id": "s1"}}
     first = {"type": "human", "content": [{"type": "text", "text": TYPED}, PARTS["text with a source"]]}
     await graph.ainvoke({"messages": [first]}, config, context=ANA)
     await graph.ainvoke({"messages": [HumanMessage("Thanks.")]}, config, context=ANA)

@@ -330,7 +330,7 @@ def test_a_file_whose_mode_cannot_be_narrowed_is_refused(
 
     file.touch(0o666)
     file.chmod(0o666)
-    monkeypatch.setattr(files.os, "fchmod", of_another)
+    monkeypatch.setattr(os, "fchmod", of_another)
     refused = mnemic("audit", "anchor", *BLIND, file)
     assert (refused.exit_code, file.read_text()) == (2, "")
 
