@@ -15,10 +15,10 @@ from mnemic.operations.messages.transcript import others_words, own_words, speak
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.grounding import (
+    Attachments,
     has_unknown_number,
     is_taken_up,
     joined_digits,
-    rests_on_attachment,
 )
 from mnemic.policy.formation.sharing import Draft, is_typed, may_share, says_only
 from mnemic.policy.text.shape import clean_text, clip_text, new_memory
@@ -231,7 +231,7 @@ class MemoryBuilder:
         """At most one; of several people it is the group's where the rules of sharing let it pass."""
         batch = self.resolver.batch
         said = [message.content for message in batch if message.role != "attachment"]
-        problem = _FROM_ATTACHMENT if rests_on_attachment(text, (), batch, said) else None
+        problem = _FROM_ATTACHMENT if Attachments.of(batch, said).supply(text, ()) else None
         content = self._take(check_text(text, kind="episode"), (), problem)
         if content is None:
             return
@@ -281,8 +281,7 @@ class MemoryBuilder:
         batch = self.resolver.batch
         if not sources:
             return "no_source"
-        typed = [message.typed_text for message in batch]
-        if rests_on_attachment(text, sources, batch, [*typed, *self.resolver.groups]):
+        if self._attachments.supply(text, sources):
             return _FROM_ATTACHMENT
         if not is_open and not own_words(sources):
             return "not_own_words"
@@ -290,6 +289,11 @@ class MemoryBuilder:
         if not is_taken_up(text, sources, batch, known):
             return "not_own_words"
         return "not_in_conversation" if has_unknown_number(text, self._shown_digits) else None
+
+    @cached_property
+    def _attachments(self) -> Attachments:
+        typed = [message.typed_text for message in self.resolver.batch]
+        return Attachments.of(self.resolver.batch, [*typed, *self.resolver.groups])
 
     @cached_property
     def _shown_digits(self) -> str:

@@ -5,6 +5,8 @@ In doubt a draft passes: a wrong detail can be corrected, a fact that was refuse
 
 import re
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from uuid import UUID
 
 from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.details import details, find_dates, find_numbers
@@ -91,35 +93,62 @@ def is_taken_up(text: str, sources: Sequence[Message], batch: Sequence[Message],
     )
 
 
-def rests_on_attachment(text: str, sources: Sequence[Message], batch: Sequence[Message], typed: Iterable[str]) -> bool:
-    """Return whether a draft has its content from an attachment, which makes it no memory.
+@dataclass(frozen=True)
+class Attachments:
+    """Text that came with the messages of a conversation, and text that counts as typed. Read once, not per draft."""
 
-    Such a draft cites attachments alone, has a name, number or date from one, or more than a word in four. If it cites
-    a message with an attachment, at least half of its words must be typed: the rest may be a translation.
+    messages: frozenset[UUID]
+    tokens: frozenset[str]
+    dates: frozenset[str]
+    typed_tokens: frozenset[str]
+    typed_dates: frozenset[str]
+    authors: frozenset[str]
 
-    Args:
-        text: the draft.
-        sources: the messages that it cites.
-        batch: the conversation.
-        typed: texts that count as typed.
-    """
-    attachments = [message for message in batch if message.role == "attachment"]
-    if not attachments:
-        return False
-    if sources and all(message.role == "attachment" for message in sources):
-        return True
-    own, attached = "\n".join(typed), "\n".join(message.content for message in attachments)
-    authors = content_tokens(" ".join({message.author for message in batch}), 1)
-    claimed = content_tokens(text) - authors
-    missing = claimed - content_tokens(own, 1)
-    borrowed = missing & content_tokens(attached, 1)
-    dates = set(find_dates(text)[0]) - set(find_dates(own)[0])
-    named = _details(text) | {token for token in borrowed if not token.isalpha()}
-    if borrowed & named or dates.intersection(find_dates(attached)[0]) or len(borrowed) > max(1, len(claimed) // 4):
-        return True
-    cited = {message.id for message in sources} | {attachment_id(message.id) for message in sources}
-    cites_attachment = any(message.id in cited for message in attachments)
-    return cites_attachment and 2 * len(missing) > len(claimed)
+    @classmethod
+    def of(cls, batch: Sequence[Message], typed: Iterable[str]) -> "Attachments":
+        """Return the attachments of a conversation.
+
+        Args:
+            batch: the conversation.
+            typed: texts that count as typed.
+        """
+        messages = [message for message in batch if message.role == "attachment"]
+        if not messages:
+            return cls(*[frozenset()] * 6)
+        attached, own = "\n".join(message.content for message in messages), "\n".join(typed)
+        return cls(
+            messages=frozenset(message.id for message in messages),
+            tokens=content_tokens(attached, 1),
+            dates=frozenset(find_dates(attached)[0]),
+            typed_tokens=content_tokens(own, 1),
+            typed_dates=frozenset(find_dates(own)[0]),
+            authors=content_tokens(" ".join({message.author for message in batch}), 1),
+        )
+
+    def supply(self, text: str, sources: Sequence[Message]) -> bool:
+        """Return whether a draft has its content from an attachment, which makes it no memory.
+
+        Such a draft cites attachments alone, has a name, number or date from one, or more than a word in four. If it
+        cites a message with an attachment, at least half of its words must be typed: the rest may be a translation.
+
+        Args:
+            text: the draft.
+            sources: the messages that it cites.
+        """
+        if not self.messages:
+            return False
+        if sources and all(message.role == "attachment" for message in sources):
+            return True
+        claimed = content_tokens(text) - self.authors
+        missing = claimed - self.typed_tokens
+        borrowed = missing & self.tokens
+        named = _details(text) | {token for token in borrowed if not token.isalpha()}
+        if borrowed & named or len(borrowed) > max(1, len(claimed) // 4):
+            return True
+        if (self.dates - self.typed_dates).intersection(find_dates(text)[0]):
+            return True
+        cited = {message.id for message in sources} | {attachment_id(message.id) for message in sources}
+        return not cited.isdisjoint(self.messages) and 2 * len(missing) > len(claimed)
 
 
 def _answers(message: Message, before: Sequence[Message], claims: Set[object]) -> bool:

@@ -11,8 +11,8 @@ import pytest_asyncio
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from mnemic.operations.formation import builder
 from mnemic.operations.messages import incoming
+from mnemic.policy.formation.grounding import Attachments
 from mnemic.prompts.supervise import ATTACHED
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.memory import Mnemic
@@ -172,7 +172,7 @@ async def test_control_without_the_rule_for_parts_it_is_a_memory(
 async def test_control_a_draft_that_cites_the_words_alone_needs_the_rule_for_attachments(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "rests_on_attachment", lambda *_: False)
+    monkeypatch.setattr(Attachments, "supply", lambda *_: False)
     obey(model, PLAIN)
     await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, PARTS["document"]])])
     await memory.form(ANA)
