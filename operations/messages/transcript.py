@@ -99,7 +99,12 @@ def _in_words(message: AnyMessage) -> AnyMessage:
 
 
 def _part_in_words(part: str | dict[str, Any]) -> str:
-    read = {"type": "text", "text": part} if isinstance(part, str) else read_part(part)
+    if isinstance(part, str):
+        return part if part.strip() else WORDLESS
+    try:
+        read = read_part(part)
+    except ValueError:  # it was refused when it came, and stays in the thread
+        return WORDLESS
     text = attached_text(read)
     if not text.strip():
         return WORDLESS

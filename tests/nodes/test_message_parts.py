@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from mnemic import Mnemic
 from mnemic.operations.messages.incoming import last_question
+from mnemic.operations.messages.transcript import transcript
 from mnemic.state.errors import InvalidInputError
 from tests.support.worlds import identity
 
@@ -57,6 +58,13 @@ def test_a_question_has_no_marks() -> None:
 def test_a_spoken_question_is_searched_for_though_it_is_not_typed() -> None:
     spoken = HumanMessage([{"type": "input_audio", "input_audio": {"transcript": "Where is my boat?"}}])
     assert last_question([spoken])[0] == "Where is my boat?"
+
+
+@pytest.mark.parametrize("part", [{}, {"type": "text", "text": ["I keep bees."]}, {"text": 1}])
+def test_a_part_that_cannot_be_read_does_not_end_a_thread(part: Any) -> None:
+    messages: list[Any] = [HumanMessage([TEXT, part]), HumanMessage("Well?")]
+    shown = transcript("You are a guide.", messages, {})
+    assert "Look at my boat." in str(shown[1].content)
 
 
 async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) -> None:
