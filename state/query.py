@@ -44,7 +44,7 @@ class MemoryFilters(_Part):
     run_id: Id | None = None
     #: Who acted when it was stored; of a message, whose words they are.
     actor_id: Id | None = None
-    #: The role that stored it; of a message, its speaker's (user, assistant, tool, other).
+    #: The role that stored it; of a message, its speaker's (user, assistant, tool, other, attachment).
     role: Id | None = None
     pinned: StrictBool | None = None
     #: 1 to 5; a message counts as 2.
