@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
@@ -84,7 +85,9 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
     wanted = [*best, *(item for item in fresh if item.related_to in kept)]
     # a sentence that was said twice of the same subject needs no second line: the first of each, in their order
     single = list({(item.subject, item.content): item for item in reversed(wanted)}.values())[::-1]
-    fitting = fit_results(single, found_line, state["question"], state["budget_tokens"] or 0)
+    fitting = fit_results(
+        single, partial(found_line, reader=identity.user_id), state["question"], state["budget_tokens"] or 0
+    )
     resources.note_uses(identity, fitting)
     # the output of a graph is checkpointed: a long message goes into it by its passage alone
     fitting = [replace(item, content=item.shown) for item in fitting]
@@ -107,13 +110,13 @@ async def _search(
     return found, None if vector else "text_only"
 
 
-async def render(state: RecallState) -> RecallState:
+async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
     """Writes the context. The budget bounds the retrieved lines; refinement bounds the standing part."""
-    standing, found = state["standing"], state["found"]
+    standing, found, reader = state["standing"], state["found"], identity_of(runtime).user_id
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     context: MemoryContext = {
-        "standing": render_standing(standing, names=names),
-        "turn": render_turn(found, state["delta"]),
+        "standing": render_standing(standing, names=names, reader=reader),
+        "turn": render_turn(found, state["delta"], reader=reader),
     }
     tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
     return {"context": context, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": tokens}
@@ -149,7 +152,7 @@ async def _changes(scoped: ScopedTransaction, settings: Settings, *, standing: b
         {"seq": change.seq, "event": change.event, "sign": SIGNS[change.event], "memory_id": str(change.memory_id)}
         for change in read.changes
     ]
-    return {"revision": read.revision, "updates": updates, "delta": header(read)}
+    return {"revision": read.revision, "updates": updates, "delta": header(read, scoped.identity.user_id)}
 
 
 async def _vector(resources: Resources, question: str) -> Vector | None:

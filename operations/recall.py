@@ -55,15 +55,15 @@ async def read_standing(scoped: ScopedTransaction, resources: Resources, allowli
         always=[name for name in resources.categories.always if name in allowlist.categories],
         most=budget // _LEAST_TOKENS,
     )
-    return part._replace(scopes=tuple(fit_facts(part.scopes, budget)))
+    return part._replace(scopes=tuple(fit_facts(part.scopes, budget, scoped.identity.user_id)))
 
 
-def fit_facts(scopes: Sequence[Standing], budget: int) -> Iterator[Standing]:
-    """The scopes with the facts that fit: over all of them the most important first, then the newest."""
+def fit_facts(scopes: Sequence[Standing], budget: int, reader: str | None = None) -> Iterator[Standing]:
+    """Yield the scopes with the facts that fit: over all of them the most important first, then the newest."""
     left = budget - sum(part.tokens for part in scopes)
     facts = [fact for part in scopes for fact in part.facts]
     facts.sort(key=lambda fact: (-fact.importance, -fact.valid_from.timestamp(), str(fact.id)))
-    chosen = fit(facts, tokens=lambda fact: count_tokens(memory_line(fact)), budget=left)
+    chosen = fit(facts, tokens=lambda fact: count_tokens(memory_line(fact, reader)), budget=left)
     for part in scopes:
         kept = tuple(fact for fact in chosen if fact.scope_key == part.scope_key)
         if kept or part.texts:
@@ -194,7 +194,9 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         outcome.sim = best_similarity(found)
     resources.write_events()
     if request.budget_tokens is not None:
-        found = fit_results(found, lambda item: result_line(item, request), request.query, request.budget_tokens)
+        found = fit_results(
+            found, lambda item: result_line(item, request, identity.user_id), request.query, request.budget_tokens
+        )
     resources.note_uses(identity, found)
     return found
 
@@ -232,11 +234,14 @@ async def _question_vector(resources: Resources, request: MemoryQuery) -> Vector
     return vector
 
 
-def result_line(found: Found, request: MemoryQuery) -> str:
-    """`[tasks] [2 March 2026] Ana ships the catalogue in May.`: the tokens of these lines are what a budget bounds."""
+def result_line(found: Found, request: MemoryQuery, reader: str | None = None) -> str:
+    """Return a result's line for this user; a budget bounds the tokens of these lines.
+
+    An example is `[tasks] [2 March 2026] Ana ships the catalogue in May.`.
+    """
     if request.returns == "full":
         found = replace(found, excerpt=None)
-    return f"[{found.category}] {dated_text(found)}"
+    return f"[{found.category}] {dated_text(found, reader)}"
 
 
 async def list_memories(
@@ -292,7 +297,7 @@ async def updates_since(resources: Resources, identity: Identity, revision: int 
         changes = await revisions.changes(
             scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
         )
-    return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes))
+    return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes, identity.user_id))
 
 
 async def memory_history(resources: Resources, identity: Identity, memory_id: UUID) -> list[HistoryEvent]:

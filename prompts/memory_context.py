@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from mnemic.prompts.conversation import as_data, single_line
+from mnemic.state.attribution import Attributable, Attribution, attribution_for
 from mnemic.state.identity import Scope, display_name, split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
@@ -24,20 +25,24 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
 _WITHOUT_TEXT = "a memory whose words are not shown"
 
 
-def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str]) -> str:
-    """The always-in-context part as a `<MemoryContext>`; empty without any.
+def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str], reader: str | None = None) -> str:
+    """Return the always-in-context part as a `<MemoryContext>`, or nothing if there is none.
 
-    `names` gives the display name of a scope key; the owner's id stands where it has none.
+    Args:
+        standing: the parts by scope key.
+        names: display name of a scope key; a scope key without one shows its owner's id.
+        reader: user id of the person whose agent reads it.
     """
     order = list(_ELEMENTS)
     ordered = sorted(standing, key=lambda part: order.index(part.scope))
-    return _fenced(_render_scope(part, names) for part in ordered)
+    return _fenced(_render_scope(part, names, reader) for part in ordered)
 
 
-def render_turn(found: Sequence[Found], delta: Delta | None = None) -> str:
-    """What changed and the search results as a `<MemoryContext>` of its own; empty without any."""
+def render_turn(found: Sequence[Found], delta: Delta | None = None, *, reader: str | None = None) -> str:
+    """Return changes and search results as a `<MemoryContext>` of its own, or nothing if there are none."""
     updates = _render_updates(delta) if delta else ""
-    retrieved = _element("RetrievedMemories", map(found_line, found)) if found else ""
+    lines = (found_line(item, reader) for item in found)
+    retrieved = _element("RetrievedMemories", lines) if found else ""
     return _fenced([updates, retrieved])
 
 
@@ -61,17 +66,17 @@ def _update_line(bullet: Bullet) -> str:
     else:
         text = single_line(bullet.text) or _WITHOUT_TEXT
     importance = "" if bullet.importance is None else f" (imp={bullet.importance})"
-    return f"- {bullet.sign}: [{label}] {text}{importance}"
+    return f"- {bullet.sign}: [{label}] {text}{signature(bullet.attribution)}{importance}"
 
 
-def _render_scope(standing: Standing, names: Mapping[str, str]) -> str:
-    parts = [f"- {single_line(memory.content)}{_whose(memory.scope_key, memory.author)}" for memory in standing.core]
+def _render_scope(standing: Standing, names: Mapping[str, str], reader: str | None = None) -> str:
+    parts = [f"- {_signed(memory, reader)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
     if standing.facts:
-        parts.append(_element("Facts", map(memory_line, standing.facts)))
+        parts.append(_element("Facts", (memory_line(fact, reader) for fact in standing.facts)))
     if standing.reflections:
-        parts.append(_element("Recent", map(memory_line, standing.reflections)))
+        parts.append(_element("Recent", (memory_line(text, reader) for text in standing.reflections)))
     if not parts:
         return ""
     tag, attribute = _ELEMENTS[standing.scope]
@@ -79,30 +84,35 @@ def _render_scope(standing: Standing, names: Mapping[str, str]) -> str:
     return _element(tag, parts, f" {attribute}={quoteattr(name)}" if attribute else "")
 
 
-def memory_line(memory: Memory) -> str:
-    """One memory of the standing part as it stands in the context."""
-    whose = _whose(memory.scope_key, memory.author)
-    return f"- [{long_date(memory.valid_from)}] {single_line(memory.content)}{whose}"
+def memory_line(memory: Memory, reader: str | None = None) -> str:
+    """Return one memory of the standing part as the context shows it to this user."""
+    return f"- [{long_date(memory.valid_from)}] {_signed(memory, reader)}"
 
 
-def found_line(found: Found) -> str:
-    """One search result as it stands in the context."""
-    return f"- {dated_text(found)}"
+def found_line(found: Found, reader: str | None = None) -> str:
+    """Return one search result as the context shows it to this user."""
+    return f"- {dated_text(found, reader)}"
 
 
-def dated_text(found: Found) -> str:
-    """One search result on one line, escaped: its date, and what it says or who said what."""
+def dated_text(found: Found, reader: str | None = None) -> str:
+    """Return one search result on one escaped line: its date, and its text or the quoted message."""
     date = long_date(found.dated)
     if found.kind == "message":
         verb = "attached" if found.role == "attachment" else "said"
         return f'[{date}] {_unquoted(found.subject)} {verb}: "{_unquoted(found.shown)}"'
-    return f"[{date}] {single_line(found.content)}{_whose(found.scope_key, found.author)}"
+    return f"[{date}] {_signed(found, reader)}"
 
 
-def _whose(key: str, author: str | None) -> str:
-    """Whose word it is, of what is shared: nobody else answers for it."""
-    is_shared = author and split_scope_key(key)[0] in ("group", "agent")
-    return f" (from {single_line(display_name(author))})" if author and is_shared else ""
+def _signed(memory: Attributable, reader: str | None = None) -> str:
+    return f"{single_line(memory.content)}{signature(attribution_for(reader, memory))}"
+
+
+def signature(attribution: Attribution | None) -> str:
+    """Return the end of a line that names the author and quotes the typed sentence: ` (from Ana: "At nine.")`."""
+    if attribution is None:
+        return ""
+    said = f': "{_unquoted(attribution.said)}"' if attribution.said else ""
+    return f" (from {single_line(display_name(attribution.author))}{said})"
 
 
 def _unquoted(text: str) -> str:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
+from mnemic.state.attribution import Attribution
 from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Kind, Role, SearchType, State
@@ -102,7 +103,7 @@ class Candidate(NamedTuple):
     state: State
     created_at: datetime
     updated_at: datetime
-    #: Of a memory, who brought it.
+    #: Of a memory, who brought it; None if several did.
     author: str | None
     #: Of a message, its number in its session.
     place: int | None
@@ -116,6 +117,8 @@ class Candidate(NamedTuple):
     supersedes: Sequence[UUID] = ()
     #: Role of a message.
     role: Role | None = None
+    #: Of a memory, the typed sentence that it rests on.
+    said: str | None = None
     #: Of a message in several pieces, the number of the one that fits the question best.
     piece: int = 0
 
@@ -148,6 +151,15 @@ class Known(NamedTuple):
     beginning: str
     #: What superseded it, or took it in.
     successor: UUID | None
+    scope_key: str = ""
+    author: str | None = None
+    #: Typed sentence that it rests on, if that differs from its content; the beginning of a long one.
+    said: str | None = None
+
+    @property
+    def content(self) -> str:
+        """The text as far as it is known here."""
+        return self.beginning
 
 
 class Changes(NamedTuple):
@@ -175,6 +187,8 @@ class Bullet:
     combined: int = 0
     #: 1 to 5; None: that may not be said either.
     importance: int | None = None
+    #: Of a shared memory; None if it has no single author.
+    attribution: Attribution | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

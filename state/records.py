@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID, uuid5
 
+from mnemic.state.attribution import is_shared
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
 
@@ -84,12 +85,13 @@ class Memory:
     #: Who brought it.
     actor_id: str | None = None
     tags: list[str] | None = None
+    #: Whole sentence that a member typed and that the memory rests on; None if unknown.
+    said: str | None = None
 
     @property
     def author(self) -> str | None:
         """Who answers for it to others; None: it is nobody else's to read, or made of what several said."""
-        is_shared = split_scope_key(self.scope_key)[0] in ("group", "agent")
-        return self.actor_id if is_shared and self.provenance != "consolidated" else None
+        return self.actor_id if is_shared(self.scope_key) and self.provenance != "consolidated" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,8 @@ class NewMemory:
     relations: tuple[Relation, ...] = ()
     #: Whose word it is. None: theirs who act.
     actor_id: str | None = None
+    #: Whole sentence that a member typed and that the memory rests on; None if unknown.
+    said: str | None = None
 
 
 class Supersession(NamedTuple):
@@ -290,7 +294,7 @@ class Found:
     pinned: bool = False
     tags: Sequence[str] = ()
     state: State = "active"
-    #: Who brought a memory.
+    #: Who brought a memory; None if several did.
     author: str | None = None
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
@@ -302,6 +306,8 @@ class Found:
     role: Role | None = None
     #: Of a message above 500 characters, the passage that fits the question, with an ellipsis at each cut.
     excerpt: str | None = None
+    #: Of a memory, the whole sentence that a member typed and that the memory rests on; None if unknown.
+    said: str | None = None
 
     @property
     def shown(self) -> str:

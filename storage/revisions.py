@@ -1,9 +1,10 @@
 """How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
 
 import json
+from typing import Final
 from uuid import UUID
 
-from mnemic.policy.recall.delta import EXPLICIT, LONGEST_TEXT, SIGNS
+from mnemic.policy.recall.delta import EXPLICIT, LONGEST_SENTENCE, SIGNS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import Change, Changes, Known
@@ -12,6 +13,8 @@ from mnemic.storage.transaction import ScopedTransaction, load_statements
 _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
 MOST_CHANGES = 1000
+#: Columns of a changed memory in a row of `changes`, before those of its successor.
+_KNOWN: Final = 7
 
 
 async def changes(
@@ -31,7 +34,7 @@ async def changes(
         "explicit": list(EXPLICIT) if since is None else [],
         "reader": _reader(scoped.identity),
         "events": list(SIGNS),
-        "longest": 2 * LONGEST_TEXT,  # white space is folded later
+        "longest": LONGEST_SENTENCE,  # of a text, twice what is shown: white space is folded later
         "most": MOST_CHANGES,
     }
     rows = await scoped.tuples(_SQL["changes"], values)
@@ -41,13 +44,15 @@ async def changes(
     # those that may not be seen, or are gone, have no state
     known: dict[UUID, Known] = {}
     successors: dict[UUID, Known] = {}
-    for _, _, seq, event, memory_id, category, state, importance, beginning, successor, *of_successor in rows:
+    for _, _, seq, event, memory_id, category, *columns in rows:
+        memory, successor = columns[:_KNOWN], columns[_KNOWN:]
+        state, importance, beginning, successor_id, *origin = memory
         if seq is not None:
             found.append(Change(seq, event, memory_id, category))
         if state:
-            known[memory_id] = Known(state, category, importance, beginning, successor)
-        if of_successor[0]:
-            successors[successor] = Known(*of_successor)
+            known[memory_id] = Known(state, category, importance, beginning, successor_id, *origin)
+        if successor[0]:
+            successors[successor_id] = Known(*successor)
     head, seen_seq, *_ = rows[0]
     revision = found[-1].seq if len(found) == MOST_CHANGES else head
     return Changes(since=seen_seq, revision=revision, changes=tuple(found), known={**successors, **known})

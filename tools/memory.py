@@ -65,12 +65,13 @@ def make_tools(
 async def _query(call: Call) -> Answer:
     """The artifact is the list of rows that the text shows."""
     request = MemoryQuery.model_validate(call.arguments, from_attributes=True)
-    rows = [_row(found, request) for found in await query(call.resources, call.identity, request)]
+    reader = call.identity.user_id
+    rows = [_row(found, request, reader) for found in await query(call.resources, call.identity, request)]
     return texts.query_answer(rows), rows
 
 
-def _row(found: Found, request: MemoryQuery) -> dict[str, Any]:
-    row = {"id": str(found.item_id), "category": found.category, "text": result_line(found, request)}
+def _row(found: Found, request: MemoryQuery, reader: str | None) -> dict[str, Any]:
+    row = {"id": str(found.item_id), "category": found.category, "text": result_line(found, request, reader)}
     if found.related_to is not None:
         row["related_to"] = str(found.related_to)
     if request.returns == "bullets":

@@ -8,12 +8,14 @@ with given as (
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
                 search_text text, importance smallint, private boolean, tags text[], provenance text, valid_from timestamptz,
-                utc_offset smallint, source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text)) as g(vec)
+                utc_offset smallint, source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text,
+                said text)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
-                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, run_id)
+                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, run_id, said)
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
-           tags, provenance, valid_from, utc_offset, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s
+           tags, provenance, valid_from, utc_offset, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s,
+           said
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category

@@ -13,7 +13,7 @@ with told as (
      cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
      cross join lateral (
            select h.seq, h.event, h.memory_id, h.category,
-                  m.state, m.importance, m.content,
+                  m.state, m.importance, m.content, m.scope_key as key, m.said, m.provenance, m.actor_id,
                   coalesce(m.superseded_by, m.consolidated_into, case when h.event = 'MERGE' and m.state = 'soft_deleted' then (
                       select r.from_id from relations r
                        where r.agent_id = %(agent_id)s and r.to_id = m.id and r.relation_type = 'merged_from'
@@ -31,9 +31,13 @@ with told as (
 )
 select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
        p.state, p.importance::integer, left(p.content, %(longest)s) as beginning, p.successor,
+       p.key, case when p.provenance <> 'consolidated' then p.actor_id end as author,
+       case when p.said <> p.content then left(p.said, %(longest)s + 1) end as said,
        s.state as successor_state, s.category as successor_category, s.importance::integer as successor_importance,
        left(s.content, %(longest)s) as successor_beginning,
-       coalesce(s.superseded_by, s.consolidated_into) as successor_successor
+       coalesce(s.superseded_by, s.consolidated_into) as successor_successor,
+       s.scope_key as successor_key, case when s.provenance <> 'consolidated' then s.actor_id end as successor_author,
+       case when s.said <> s.content then left(s.said, %(longest)s + 1) end as successor_said
   from told
   left join page p on true
   left join memories s on s.agent_id = %(agent_id)s and s.scope_key = any(%(scope_keys)s) and s.id = p.successor

@@ -122,7 +122,7 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        case when c.kind = 'message' then '{}' else array(
            select id from memories
             where agent_id = %(agent_id)s and superseded_by = c.item_id and scope_key = any(%(scope_keys)s)
-            order by valid_from, id) end as supersedes,
+            order by valid_from, id) end as supersedes, i.said,
        i.role, i.utc_offset, null::uuid as other, null::real as strength, null::smallint as piece
   from (select item_id, kind, category, text, similarity, fused from near
         union all
@@ -130,24 +130,25 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        cross join lateral (
            select m.scope_key, m.subject, m.subject_user_id as user_id, m.content, m.valid_from as dated,
                   m.importance::integer as importance, m.source_session_id as session_id, m.pinned,
-                  coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at, m.actor_id as author, null::bigint as place,
-                  null as role, m.utc_offset
+                  coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at,
+                  case when m.provenance <> 'consolidated' then m.actor_id end as author, null::bigint as place,
+                  null as role, m.utc_offset, m.said
              from memories m
             where c.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.category = any(%(categories)s)
            union all
            select m.scope_key, m.author, m.user_id, m.content, m.said_at, 2, m.session_id,
                   false, '{}', 'active', m.said_at, m.said_at, null, m.place,
-                  m.role, m.utc_offset
+                  m.role, m.utc_offset, null
              from messages m
             where c.kind = 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id
               and m.scope_key = any(%(scope_keys)s) and m.content is not null) as i
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, null, null, other, strength, null from link
+       null, null, null, null, other, strength, null from link
  union all
 select item_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
-       null, null, null, null, null, piece from passage;
+       null, null, null, null, null, null, piece from passage;
 
 -- other_models --
 -- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.

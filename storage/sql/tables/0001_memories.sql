@@ -131,7 +131,10 @@ create table memories (
     run_id             text,
     actor_id           text,
     role               text,
+    -- whole sentence that a member typed and that the memory rests on; others see it with the memory
+    said               text,
     primary key (agent_id, id),
+    constraint memories_said_check check (state <> 'purged' and octet_length(said) <= 8192 or said is null),
     -- an erased memory keeps its row: neither words nor a subject are left in it
     constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= 8192),
     check (kind <> 'fact' or scope_key not like 'session:%'),

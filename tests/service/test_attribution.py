@@ -1,0 +1,113 @@
+"""Whatever shows a shared memory to another reader names its author and quotes the sentence that was typed."""
+
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from mnemic.operations.run.resources import Resources
+from mnemic.service.memory import Mnemic
+from mnemic.state.identity import Identity
+from mnemic.state.kinds import Kind
+from mnemic.state.records import NewMemory
+from tests.support.agents import call
+from tests.support.searching import fact, know
+from tests.support.worlds import identity, text_of
+
+ANA = identity("ana", session="s1", groups=["crew"])
+BO = identity("bo", session="s2", groups=["crew"])
+TEXT = "Refunds are approved without a check."
+SAID = 'We must "never" approve refunds without a check.'
+SIGNED = f"{TEXT} (from Ana)"
+QUOTED = f'{TEXT} (from Ana: "We must &quot;never&quot; approve refunds without a check.")'
+QUESTION = "How are refunds approved?"
+
+
+def shared(kind: Kind = "fact", said: str | None = SAID, category: str = "knowledge") -> NewMemory:
+    return replace(fact(TEXT, category, key="group:crew", kind=kind), said=said)
+
+
+async def told(memory: Mnemic, who: Identity) -> None:
+    recalled = await memory.recall(who)
+    await memory.observe(who, [], revision=recalled["revision"])
+
+
+async def views(memory: Mnemic, who: Identity) -> dict[str, str]:
+    """Every rendering of the memory for a reader."""
+    recalled = await memory.recall(who, QUESTION, search="always")
+    answer = await call(memory, who, "memory_query", query=QUESTION)
+    return {"recall": text_of(recalled["context"]), "tool": answer.artifact[0]["text"] if answer.artifact else ""}
+
+
+@pytest.mark.parametrize("kind", ["fact", "core", "reflection"])
+@pytest.mark.parametrize("reader", [ANA, BO], ids=["the author", "another member"])
+async def test_another_reader_sees_the_typed_sentence_in_context_results_updates_and_tool(
+    memory: Mnemic, resources: Resources, kind: Kind, reader: Identity
+) -> None:
+    await told(memory, reader)
+    await know(resources, identity("ana", session="s3", groups=["crew"]), shared(kind))
+    shown = await views(memory, reader)
+    line = SIGNED if reader == ANA else QUOTED
+
+    assert shown["recall"].count(line) == 2  # in the context or among the results, and in the updates
+    assert shown["recall"].count(TEXT) == 2
+    assert kind != "fact" or line in shown["tool"]
+
+
+@pytest.mark.parametrize("said", [None, TEXT, f"  {TEXT}\n"], ids=["unknown", "the same", "other white space"])
+async def test_a_sentence_that_is_unknown_or_the_same_is_not_quoted(
+    memory: Mnemic, resources: Resources, said: str | None
+) -> None:
+    await told(memory, BO)
+    await know(resources, ANA, shared(said=said))
+    shown = await views(memory, BO)
+
+    assert shown["recall"].count(SIGNED) == 2
+    assert shown["recall"].count(TEXT) == 2
+    assert SIGNED in shown["tool"]
+
+
+async def test_an_update_without_room_for_the_sentence_shows_no_words(memory: Mnemic, resources: Resources) -> None:
+    await told(memory, BO)
+    await know(resources, ANA, shared(said=f"We must never, {'really ' * 50}never do that."))
+    updates = (await memory.recall(BO))["context"]["turn"]
+
+    assert "[Knowledge] a memory whose words are not shown (from Ana)" in updates
+    assert TEXT not in updates
+
+
+async def test_of_the_own_scope_no_one_is_named(memory: Mnemic, resources: Resources) -> None:
+    await know(resources, ANA, replace(fact(TEXT, "knowledge"), said=SAID))
+    shown = await views(memory, ANA)
+
+    assert f"{TEXT}\n" in shown["recall"]
+    assert "(from" not in "".join(shown.values())
+
+
+async def test_the_sentence_is_carried_by_records_history_undo_restore_and_goes_with_an_erasure(
+    memory: Mnemic, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    def stored() -> object:
+        ((said,),) = superuser.execute("select said from mnemic.memories").fetchall()
+        return said
+
+    (new,) = await know(resources, ANA, replace(fact(TEXT, "knowledge"), said=SAID))
+    (found,) = await memory.query(ANA, QUESTION)
+    (listed,) = await memory.memories(ANA)
+    past = await memory.as_of(ANA, "user:ana", 1)
+    assert (found.said, listed.said, [one.said for one in past]) == (SAID, SAID, [SAID])
+
+    await memory.forget(ANA, new.id)
+    (forgotten, *_) = await memory.operations(ANA)
+    await memory.undo(ANA, forgotten.op_id)
+    assert (stored(), [one.said for one in await memory.memories(ANA)]) == (SAID, [SAID])
+    await memory.restore(ANA, "user:ana", 2)
+    await memory.restore(ANA, "user:ana", 1)
+    assert (stored(), (await memory.memories(ANA))[0].state) == (SAID, "active")
+
+    await memory.erase(ANA, new.id)
+    assert stored() is None
+    rows = superuser.execute(
+        "select coalesce(before::text, '') || coalesce(after::text, '') from mnemic.history_contents"
+    )
+    assert "approve refunds" not in "".join(text for (text,) in rows)
