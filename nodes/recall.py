@@ -110,14 +110,17 @@ async def _search(
     return found, None if vector else "text_only"
 
 
-async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
+async def render(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
     """Writes the context. The budget bounds the retrieved lines; refinement bounds the standing part."""
-    standing, found, reader = state["standing"], state["found"], identity_of(runtime).user_id
+    standing, found, identity = state["standing"], state["found"], identity_of(runtime)
+    reader, delta = identity.user_id, state["delta"]
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     context: MemoryContext = {
         "standing": render_standing(standing, names=names, reader=reader),
-        "turn": render_turn(found, state["delta"], reader=reader),
+        "turn": render_turn(found, delta, reader=reader),
     }
+    texts = [memory.id for part in standing for memory in (*part.texts, *part.facts)]
+    resources.shown.note(identity, [*texts, *(item.item_id for item in found), *(delta.shown if delta else ())])
     tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
     return {"context": context, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": tokens}
 
@@ -148,11 +151,12 @@ async def _changes(scoped: ScopedTransaction, settings: Settings, *, standing: b
     if session is None or not (settings.always_in_context or settings.rag):
         return _unannounced()
     read = await revisions.changes(scoped, session, standing=standing)
+    delta = header(read, scoped.identity.user_id)
     updates = [
         {"seq": change.seq, "event": change.event, "sign": SIGNS[change.event], "memory_id": str(change.memory_id)}
-        for change in read.changes
+        for change in (delta.changes if delta else ())
     ]
-    return {"revision": read.revision, "updates": updates, "delta": header(read, scoped.identity.user_id)}
+    return {"revision": read.revision, "updates": updates, "delta": delta}
 
 
 async def _vector(resources: Resources, question: str) -> Vector | None:

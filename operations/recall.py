@@ -198,6 +198,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
             found, lambda item: result_line(item, request, identity.user_id), request.query, request.budget_tokens
         )
     resources.note_uses(identity, found)
+    resources.shown.note(identity, [item.item_id for item in found])
     return found
 
 

@@ -128,10 +128,14 @@ async def _store(
     async def act(scoped: ScopedTransaction) -> Observed:
         observed = await inbox.observe(scoped, session, new)
         if revision is not None:
-            await revisions.advance(scoped, session, revision)
+            await revisions.advance(scoped, session, revision, shown)
         return observed
 
-    return await resources.database.write(identity, act)
+    shown = resources.shown.read(identity) if revision is not None else frozenset()
+    observed = await resources.database.write(identity, act)
+    if revision is not None:
+        resources.shown.forget(identity)
+    return observed
 
 
 async def observe_turn(

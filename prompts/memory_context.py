@@ -21,8 +21,6 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
     "user": ("UserMemory", "user"),
     "session": ("SessionMemory", None),
 }
-#: Of what was erased, or what a memory became that this agent may not read.
-_WITHOUT_TEXT = "a memory whose words are not shown"
 
 
 def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str], reader: str | None = None) -> str:
@@ -64,7 +62,7 @@ def _update_line(bullet: Bullet) -> str:
         notes = f"Combined {bullet.combined} {'note' if bullet.combined == 1 else 'notes'}"
         text = f"{notes}: {single_line(bullet.text)}" if bullet.text else notes
     else:
-        text = single_line(bullet.text) or _WITHOUT_TEXT
+        text = single_line(bullet.summary)
     importance = "" if bullet.importance is None else f" (imp={bullet.importance})"
     return f"- {bullet.sign}: [{label}] {text}{signature(bullet.attribution)}{importance}"
 

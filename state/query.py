@@ -152,6 +152,7 @@ class Known(NamedTuple):
     #: What superseded it, or took it in.
     successor: UUID | None
     scope_key: str = ""
+    kind: Kind | None = None
     author: str | None = None
     #: Typed sentence that it rests on, if that differs from its content; the beginning of a long one.
     said: str | None = None
@@ -173,6 +174,8 @@ class Changes(NamedTuple):
     changes: tuple[Change, ...] = ()
     #: What they happened to, and what took its place, where it may be seen.
     known: Mapping[UUID, Known] = MappingProxyType({})
+    #: Those of the changed memories that the session has shown; None without a session.
+    shown: frozenset[UUID] | None = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +192,15 @@ class Bullet:
     importance: int | None = None
     #: Of a shared memory; None if it has no single author.
     attribution: Attribution | None = None
+    #: Kind of a removed memory, whose text is not shown.
+    kind: Kind | None = None
+
+    @property
+    def summary(self) -> str:
+        """The text, or the kind of a removed memory."""
+        if self.text:
+            return self.text
+        return f"{self.kind} that was shown before" if self.kind else "a memory whose words are not shown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,3 +222,7 @@ class Delta:
     bullets: tuple[Bullet, ...]
     #: How many there would be of all memories that changed.
     total: int
+    #: Changes behind all of them, oldest first.
+    changes: tuple[Change, ...] = ()
+    #: Memories whose text the bullets show.
+    shown: tuple[UUID, ...] = ()

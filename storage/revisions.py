@@ -1,6 +1,7 @@
 """How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
 
 import json
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
@@ -14,7 +15,7 @@ _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
 MOST_CHANGES = 1000
 #: Columns of a changed memory in a row of `changes`, before those of its successor.
-_KNOWN: Final = 7
+_KNOWN: Final = 8
 
 
 async def changes(
@@ -32,7 +33,7 @@ async def changes(
         "since": since,
         "standing": standing,
         "explicit": list(EXPLICIT) if since is None else [],
-        "reader": _reader(scoped.identity),
+        "reader": reader_of(scoped.identity),
         "events": list(SIGNS),
         "longest": LONGEST_SENTENCE,  # of a text, twice what is shown: white space is folded later
         "most": MOST_CHANGES,
@@ -44,8 +45,11 @@ async def changes(
     # those that may not be seen, or are gone, have no state
     known: dict[UUID, Known] = {}
     successors: dict[UUID, Known] = {}
-    for _, _, seq, event, memory_id, category, *columns in rows:
+    shown: set[UUID] = set()
+    for _, _, seq, event, memory_id, category, *columns, is_shown in rows:
         memory, successor = columns[:_KNOWN], columns[_KNOWN:]
+        if is_shown:
+            shown.add(memory_id)
         state, importance, beginning, successor_id, *origin = memory
         if seq is not None:
             found.append(Change(seq, event, memory_id, category))
@@ -55,21 +59,32 @@ async def changes(
             successors[successor_id] = Known(*successor)
     head, seen_seq, *_ = rows[0]
     revision = found[-1].seq if len(found) == MOST_CHANGES else head
-    return Changes(since=seen_seq, revision=revision, changes=tuple(found), known={**successors, **known})
+    return Changes(
+        since=seen_seq,
+        revision=revision,
+        changes=tuple(found),
+        known={**successors, **known},
+        shown=None if session_id is None else frozenset(shown),
+    )
 
 
-async def advance(scoped: ScopedTransaction, session_id: str, revision: int) -> None:
-    """Moves the session's cursor up to a recall's revision; one that it has passed leaves it where it is.
+async def advance(scoped: ScopedTransaction, session_id: str, revision: int, shown: Collection[UUID] = ()) -> None:
+    """Move the session's cursor up to a recall's revision, never backwards, and add the memories that were shown.
 
     Raises:
         InvalidInputError: the agent's history has not come so far; the transaction must not go on.
     """
-    values = {"session_id": session_id, "reader": _reader(scoped.identity), "revision": revision}
+    values = {
+        "session_id": session_id,
+        "reader": reader_of(scoped.identity),
+        "revision": revision,
+        "shown": sorted(shown),
+    }
     ((head,),) = await scoped.tuples(_SQL["advance"], values)
     if head < revision:
         raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
 
 
-def _reader(identity: Identity) -> str:
-    """In one session several people may speak and several roles ask, and none of them sees what the others see."""
+def reader_of(identity: Identity) -> str:
+    """Return the reader's name in a session, in which several people may speak and several roles may ask."""
     return json.dumps([identity.role, identity.user_id])

@@ -5,7 +5,7 @@ Beside the database and the models: which memories recalls returned.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
@@ -26,7 +26,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Found
 from mnemic.state.settings import Settings
 from mnemic.state.times import local_time, to_zone
-from mnemic.storage import memories
+from mnemic.storage import memories, revisions
 from mnemic.storage.database import Database
 from mnemic.storage.opening import open_database
 
@@ -96,6 +96,40 @@ class AccessTracker:
                 return
 
 
+class ShownMemories:
+    """Ids of the memories that each reader was shown in a session, until its next acknowledged revision stores them.
+
+    It lives in this process: what is lost with it costs the reader the announcement of a removal.
+    """
+
+    def __init__(self) -> None:
+        #: By agent, session and reader.
+        self._waiting: dict[tuple[str, str | None, str], set[UUID]] = {}
+        self._noted = 0
+
+    def note(self, identity: Identity, memory_ids: Collection[UUID]) -> None:
+        """Note that the identity's session has shown these memories; without a session nothing is announced."""
+        if identity.session_id is None:
+            return
+        self._noted += len(memory_ids)
+        if self._noted > MOST_NOTED:  # so many ids may wait in sessions that never end a turn
+            self._waiting.clear()
+            self._noted = len(memory_ids)
+        self._waiting.setdefault(self._place(identity), set()).update(memory_ids)
+
+    def read(self, identity: Identity) -> frozenset[UUID]:
+        """Return the memories that wait to be stored."""
+        return frozenset(self._waiting.get(self._place(identity), ()))
+
+    def forget(self, identity: Identity) -> None:
+        """Drop what is stored."""
+        self._waiting.pop(self._place(identity), None)
+
+    @staticmethod
+    def _place(identity: Identity) -> tuple[str, str | None, str]:
+        return identity.agent_id, identity.session_id, revisions.reader_of(identity)
+
+
 @dataclass(frozen=True)
 class Resources:
     """Settings and what they name, database and models of one process."""
@@ -111,6 +145,7 @@ class Resources:
     previous_embedder: Embedder | None = None
     background: Background = field(default_factory=Background)
     uses: AccessTracker = field(default_factory=AccessTracker)
+    shown: ShownMemories = field(default_factory=ShownMemories)
     events: EventLog = field(default_factory=EventLog)
     #: The embedder of which a recall has said that others made vectors, too.
     warned: set[str] = field(default_factory=set)

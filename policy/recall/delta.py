@@ -7,6 +7,7 @@ from uuid import UUID
 
 from mnemic.policy.text.shape import clip_text
 from mnemic.state.attribution import attribution_for
+from mnemic.state.identity import scope_key
 from mnemic.state.query import Bullet, Change, Changes, Delta, Event, Known, Sign
 
 #: What each event of the history is announced as.
@@ -35,10 +36,16 @@ _TAKEN_IN: Final = ("ABSORB", "MERGE")
 
 def header(changes: Changes, reader: str | None = None) -> Delta | None:
     """Return what to announce to a user, or None."""
-    news = bullets(changes, reader)
+    news = _announcements(changes, reader)
     if changes.since is None or not news:
         return None
-    return Delta(since=changes.since, bullets=news[:MOST_BULLETS], total=len(news))
+    return Delta(
+        since=changes.since,
+        bullets=tuple(news.values())[:MOST_BULLETS],
+        total=len(news),
+        changes=tuple(change for change in changes.changes if _end(change.memory_id, changes.known) in news),
+        shown=tuple(end for end, bullet in [*news.items()][:MOST_BULLETS] if bullet.text),
+    )
 
 
 def bullets(changes: Changes, reader: str | None = None) -> tuple[Bullet, ...]:
@@ -47,6 +54,11 @@ def bullets(changes: Changes, reader: str | None = None) -> tuple[Bullet, ...]:
     What happened to one memory is one bullet, and so is a memory with those that it superseded or took in. The most
     important come first, of equally important ones the newest.
     """
+    return tuple(_announcements(changes, reader).values())
+
+
+def _announcements(changes: Changes, reader: str | None) -> dict[UUID, Bullet]:
+    """Return the bullets in order, by the memory at the end of each course."""
     groups: defaultdict[UUID, list[Change]] = defaultdict(list)
     for change in changes.changes:
         groups[_end(change.memory_id, changes.known)].append(change)
@@ -56,8 +68,14 @@ def bullets(changes: Changes, reader: str | None = None) -> tuple[Bullet, ...]:
         importance = max((changes.known[memory_id].importance for memory_id in ids & changes.known.keys()), default=0)
         return -importance, -groups[end][-1].seq
 
-    found = (_bullet(end, groups[end], changes.known, reader) for end in sorted(groups, key=rank))
-    return tuple(filter(None, found))
+    found: dict[UUID, Bullet] = {}
+    for end in sorted(groups, key=rank):
+        memory = changes.known.get(end)
+        if memory and memory.state == "active":
+            found[end] = _bullet(end, groups[end], memory, reader)
+        elif removal := _removal(end, groups[end], changes, reader):
+            found[end] = removal
+    return found
 
 
 def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
@@ -68,23 +86,39 @@ def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
     return memory_id
 
 
-def _bullet(end: UUID, own: Sequence[Change], known: Mapping[UUID, Known], reader: str | None) -> Bullet | None:
-    memory = known.get(end)
-    sign = _sign(end, own)
-    if memory and memory.state in ("soft_deleted", "purged") and sign not in (SIGNS["DELETE"], SIGNS["ERASE"]):
-        return None  # by the agent itself, which knows of that, or by a change that the next header tells of
-    text = " ".join(memory.beginning.split()) if memory and memory.state in ("active", "soft_deleted") else ""
-    attribution = attribution_for(reader, memory) if memory else None
+def _bullet(end: UUID, own: Sequence[Change], memory: Known, reader: str | None) -> Bullet:
+    """Return the bullet of a memory that is active."""
+    sign, text, attribution = _sign(end, own), " ".join(memory.beginning.split()), attribution_for(reader, memory)
     if attribution and attribution.said and len(attribution.said) > LONGEST_SENTENCE:
         text, attribution = "", attribution._replace(said=None)  # without its sentence the text proves nothing
     return Bullet(
         sign=sign,
-        category=memory.category if memory else own[-1].category,
+        category=memory.category,
         text=clip_text(text, LONGEST_TEXT),
         combined=len(_ids(own, *_TAKEN_IN) - {end}) if sign == SIGNS["MERGE"] else 0,
-        importance=memory.importance if memory and text else None,
+        importance=memory.importance if text else None,
         attribution=attribution,
     )
+
+
+def _removal(end: UUID, own: Sequence[Change], changes: Changes, reader: str | None) -> Bullet | None:
+    """Return the bullet of a removed memory, without its text, or None if the reader has not seen it."""
+    sign, memory = _sign(end, own), changes.known.get(end)
+    if memory and sign not in (SIGNS["DELETE"], SIGNS["ERASE"]):
+        return None  # by the agent itself, which knows of that, or by a change that the next header announces
+    ids = {end, *(change.memory_id for change in own)}
+    if not any(_was_seen(memory_id, changes, reader) for memory_id in ids):
+        return None
+    removed = memory or changes.known.get(own[-1].memory_id)
+    return Bullet(sign=sign, category=own[-1].category, text="", kind=removed.kind if removed else None)
+
+
+def _was_seen(memory_id: UUID, changes: Changes, reader: str | None) -> bool:
+    """Whether the session has shown the memory; without a session, whether it is in the reader's own scope."""
+    if changes.shown is not None:
+        return memory_id in changes.shown
+    memory = changes.known.get(memory_id)
+    return memory is not None and reader is not None and memory.scope_key == scope_key("user", reader)
 
 
 def _sign(end: UUID, own: Sequence[Change]) -> Sign:

@@ -21,6 +21,7 @@ from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
+from mnemic.prompts.memory_context import signature
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, say
@@ -174,7 +175,7 @@ class ChatSession:
             for bullet in updates.bullets:
                 notes = f" (notes: {bullet.combined})" if bullet.combined else ""
                 what = _WORDS.get(bullet.sign) or f"{bullet.sign[0]} {bullet.sign[1:]}"
-                lines.append(f"{what}{notes}: {bullet.text or 'a memory whose words are not shown'}")
+                lines.append(f"{what}{notes}: {bullet.summary}{signature(bullet.attribution)}")
             self._terminal.show_notes(lines)
 
     @contextmanager

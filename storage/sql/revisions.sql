@@ -4,7 +4,7 @@
 -- what commits while it runs has a higher seq than the head it reads. Who was never told is told of nothing,
 -- but from a seq on that the caller names.
 with told as (
-    select h.seq as head, coalesce(%(since)s::bigint, t.seen_seq) as seen_seq
+    select h.seq as head, coalesce(%(since)s::bigint, t.seen_seq) as seen_seq, t.shown
       from heads h left join thread_revisions t
            on t.agent_id = h.agent_id and t.session_id = %(session_id)s and t.reader = %(reader)s
      where h.agent_id = %(agent_id)s
@@ -13,7 +13,7 @@ with told as (
      cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
      cross join lateral (
            select h.seq, h.event, h.memory_id, h.category,
-                  m.state, m.importance, m.content, m.scope_key as key, m.said, m.provenance, m.actor_id,
+                  m.state, m.importance, m.content, m.scope_key as key, m.kind, m.said, m.provenance, m.actor_id,
                   coalesce(m.superseded_by, m.consolidated_into, case when h.event = 'MERGE' and m.state = 'soft_deleted' then (
                       select r.from_id from relations r
                        where r.agent_id = %(agent_id)s and r.to_id = m.id and r.relation_type = 'merged_from'
@@ -31,13 +31,15 @@ with told as (
 )
 select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
        p.state, p.importance::integer, left(p.content, %(longest)s) as beginning, p.successor,
-       p.key, case when p.provenance <> 'consolidated' then p.actor_id end as author,
+       p.key, p.kind, case when p.provenance <> 'consolidated' then p.actor_id end as author,
        case when p.said <> p.content then left(p.said, %(longest)s + 1) end as said,
        s.state as successor_state, s.category as successor_category, s.importance::integer as successor_importance,
        left(s.content, %(longest)s) as successor_beginning,
        coalesce(s.superseded_by, s.consolidated_into) as successor_successor,
-       s.scope_key as successor_key, case when s.provenance <> 'consolidated' then s.actor_id end as successor_author,
-       case when s.said <> s.content then left(s.said, %(longest)s + 1) end as successor_said
+       s.scope_key as successor_key, s.kind as successor_kind,
+       case when s.provenance <> 'consolidated' then s.actor_id end as successor_author,
+       case when s.said <> s.content then left(s.said, %(longest)s + 1) end as successor_said,
+       p.memory_id = any(told.shown) as is_shown
   from told
   left join page p on true
   left join memories s on s.agent_id = %(agent_id)s and s.scope_key = any(%(scope_keys)s) and s.id = p.successor
@@ -49,9 +51,11 @@ select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
 with head as (
     select coalesce(max(seq), 0) as seq from heads where agent_id = %(agent_id)s
 ), moved as (
-    insert into thread_revisions as t (agent_id, session_id, reader, seen_seq)
-    select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s from head where head.seq >= %(revision)s
-    on conflict (agent_id, session_id, reader) do update set seen_seq = excluded.seen_seq
-     where t.seen_seq < excluded.seen_seq
+    insert into thread_revisions as t (agent_id, session_id, reader, seen_seq, shown)
+    select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s, %(shown)s from head where head.seq >= %(revision)s
+    on conflict (agent_id, session_id, reader) do update
+       set seen_seq = greatest(t.seen_seq, excluded.seen_seq),
+           shown = array(select unnest(t.shown) union select unnest(excluded.shown))
+     where t.seen_seq < excluded.seen_seq or not excluded.shown <@ t.shown
 )
 select seq from head;

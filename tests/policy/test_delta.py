@@ -36,6 +36,7 @@ class Course:
             importance=importance,
             beginning=content or f"Memory {memory_id.int}.",
             successor=None,
+            kind="fact",
         )
         self.happens("ADD", memory_id)
         return memory_id
@@ -49,7 +50,8 @@ class Course:
 
     def since(self, seq: int) -> Changes:
         changes = tuple(change for change in self.log if change.seq > seq)
-        return Changes(since=seq, revision=len(self.log), changes=changes, known=self.known)
+        shown = frozenset(change.memory_id for change in self.log)
+        return Changes(since=seq, revision=len(self.log), changes=changes, known=self.known, shown=shown)
 
     @property
     def now(self) -> int:
@@ -90,7 +92,9 @@ def test_a_successor_that_may_not_be_seen_is_not_shown() -> None:
 
     delta = header(course.since(2))
     assert delta
-    assert delta.bullets == (Bullet(sign="↑updated", category="tasks", text=""),)
+    assert delta.bullets == (Bullet(sign="↑updated", category="tasks", text="", kind="fact"),)
+    assert header(course.since(2)._replace(shown=frozenset({new}))) == delta
+    assert header(course.since(2)._replace(shown=frozenset())) is None
 
 
 def test_the_most_important_come_first_and_then_the_newest() -> None:
@@ -162,8 +166,8 @@ def test_whatever_happens_the_header_is_short_ordered_and_true(
             continue
         memory_id, known = by_text[bullet.text]
         assert bullet.importance == known.importance
-        assert known.state == ("soft_deleted" if bullet.sign == "~soft-deleted" else "active")
-        assert bullet.sign != "−deleted"
+        assert (known.state, bullet.kind) == ("active", None)
+        assert bullet.sign not in ("~soft-deleted", "−deleted")
         assert (bullet.combined > 0) == (bullet.sign == "↔merged")
         assert bullet.sign != "+created" or memory_id in created
 
@@ -183,7 +187,7 @@ def test_each_change_has_its_sign() -> None:
     ids = [course.add() for _ in range(5)]
     acts: list[tuple[Event, UUID, tuple[str, str, int]]] = [
         ("UPDATE", ids[0], ("↑updated", "Memory 1.", 0)),
-        ("DELETE", ids[1], ("~soft-deleted", "Memory 2.", 0)),
+        ("DELETE", ids[1], ("~soft-deleted", "", 0)),
         ("RESTORE", ids[1], ("⟲restored", "Memory 2.", 0)),
         ("PURGE", ids[1], ("−deleted", "", 0)),
     ]

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from mnemic.operations.run.resources import Resources
+from mnemic.policy.recall import delta
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
@@ -111,3 +112,59 @@ async def test_the_sentence_is_carried_by_records_history_undo_restore_and_goes_
         "select coalesce(before::text, '') || coalesce(after::text, '') from mnemic.history_contents"
     )
     assert "approve refunds" not in "".join(text for (text,) in rows)
+
+
+# -- removals
+
+
+SECRET = "Ana is pregnant."
+REMOVED = "- ~soft-deleted: [Knowledge] fact that was shown before"
+
+
+async def updates(memory: Mnemic, who: Identity, *, is_acknowledged: bool = True) -> str:
+    recalled = await memory.recall(who)
+    if is_acknowledged:
+        await memory.observe(who, [], revision=recalled["revision"])
+    return recalled["context"]["turn"].partition("<RetrievedMemories>")[0]
+
+
+async def show(memory: Mnemic, who: Identity, by: str) -> None:
+    """Show the memory to a session in one of three ways."""
+    if by == "search":
+        recalled = await memory.recall(who, "Who is pregnant?", search="always")
+        await memory.observe(who, [], revision=recalled["revision"])
+    if by == "tool":
+        await call(memory, who, "memory_query", query="Who is pregnant?")
+        await told(memory, who)
+    if by == "update":
+        assert SECRET in await updates(memory, who)
+
+
+@pytest.mark.parametrize("by", ["search", "tool", "update"])
+async def test_a_removal_is_announced_by_kind_and_category_to_sessions_that_were_shown_the_memory(
+    memory: Mnemic, resources: Resources, by: str
+) -> None:
+    shown, other = identity("ana", session="shown"), identity("ana", session="other")
+    if by == "update":
+        await told(memory, shown)
+    (new,) = await know(resources, identity("ana", session="s9"), fact(SECRET, "knowledge"))
+    await told(memory, other)  # begins after the memory was stored and never shows it
+    await show(memory, shown, by)
+    await memory.forget(identity("ana", session="s9"), new.id)
+    announced = await updates(memory, shown)
+
+    assert REMOVED in announced
+    assert "pregnant" not in announced
+    assert await updates(memory, other) == ""
+    assert await updates(memory, shown) == ""
+
+
+async def test_without_the_rule_a_session_that_was_shown_nothing_would_hear_of_the_removal(
+    memory: Mnemic, resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = identity("ana", session="other")
+    (new,) = await know(resources, identity("ana", session="s9"), fact(SECRET, "knowledge"))
+    await told(memory, other)
+    await memory.forget(identity("ana", session="s9"), new.id)
+    monkeypatch.setattr(delta, "_was_seen", lambda *_: True)
+    assert REMOVED in await updates(memory, other)

@@ -97,7 +97,7 @@ async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic
 
     await memory.forget(ANA, kept.id)
     gone = await memory.updates(OWN, told.revision)
-    assert gone.bullets == (Bullet(sign="~soft-deleted", category="activity", text=KEPT, importance=3),)
+    assert gone.bullets == (Bullet(sign="~soft-deleted", category="activity", text="", kind="fact"),)
     assert gone.revision > told.revision
 
 

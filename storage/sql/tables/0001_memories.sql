@@ -57,12 +57,14 @@ create table sessions (
 );
 create index sessions_waiting on sessions (last_activity_at) where is_waiting;
 
--- How far a reader, a role and a user, has been told of changes in a session, as a seq.
+-- How far a reader, a role and a user, has been told of changes in a session, as a seq, and which memories its contexts,
+-- search results and updates have shown: a removal is announced to no other reader.
 create table thread_revisions (
     agent_id    text not null,
     session_id  text not null,
     reader      text not null,
     seen_seq    bigint not null,
+    shown       uuid[] not null default '{}',
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
 );
