@@ -117,7 +117,7 @@ async def _store(
     Args:
         refused: as of `to_messages`; if no message of a user is left, the first of them is raised.
     """
-    session = session_of(identity)
+    session_id = session_of(identity)
     # a whole conversation, turn after turn: 17 ms for 1,000 messages
     zone = resources.zone_of(identity)
     read = partial(to_messages, several_speakers=several_speakers, refused=refused, zone=zone)
@@ -126,9 +126,10 @@ async def _store(
         raise refused[0]
 
     async def act(scoped: ScopedTransaction) -> Observed:
-        observed = await inbox.observe(scoped, session, new)
+        stored_id = scoped.stored_session_id or session_id
+        observed = await inbox.observe(scoped, stored_id, new)
         if revision is not None:
-            await revisions.advance(scoped, session, revision, shown)
+            await revisions.advance(scoped, stored_id, revision, shown)
         return observed
 
     shown = resources.shown.read(identity) if revision is not None else frozenset()
@@ -212,13 +213,13 @@ async def form_pending(
             return runs
 
 
-def formation_name(identity: Identity) -> tuple[str, str, str]:
+def formation_name(identity: Identity) -> tuple[str, ...]:
     """What the background knows a session's formation by.
 
     Raises:
         InvalidInputError: the identity has no session.
     """
-    return ("formation", identity.agent_id, session_of(identity))
+    return ("formation", identity.agent_id, session_of(identity), identity.user_id or "")
 
 
 def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> None:

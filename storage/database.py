@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
@@ -53,6 +53,9 @@ _SCOPE: LiteralString = (
     # the values decide nothing about the plan, and to plan a search for its values takes as long as to run it
     " set local plan_cache_mode = force_generic_plan"
 )
+#: The id under which a session is stored for its user.
+_STORED_SESSION: LiteralString = "; select mnemic.stored_session(%(agent_id)s, %(session_id)s, %(user_id)s)"
+_STORED_KEYS: LiteralString = "set local mnemic.scope_keys = %(scope_keys)s"
 #: The same without a BEGIN, for the one transaction that a pipeline is; in one column, for each would be read. The
 #: library's statements are planned once, since their values decide nothing.
 _THREADS: LiteralString = (
@@ -174,12 +177,19 @@ class Database:
         all_keys = tuple(dict.fromkeys([*identity.scope_keys, *within.get("also", ())]))
         keys = tuple(within.get("also", ())) if administers else (only,) if only else all_keys
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
-        limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
         queued = self._recalls.turn() if for_recall else nullcontext()
-        async with queued, self._transaction(patience, _SCOPE, **scope) as connection:
-            yield ScopedTransaction(connection, identity, keys, limits["lock"], limits["head"])
+        async with queued, self._connected(patience) as connection:
+            limits = self._limits(patience)
+            owner = None if administers else identity.user_id
+            stored = await _enter(connection, identity.session_id, owner, {**limits, **scope})
+            tx = ScopedTransaction(connection, identity, keys, stored, limits["lock"], limits["head"])
+            if stored != identity.session_id:
+                stored_keys = array_text(tuple(map(tx.stored_key, keys)))
+                await AsyncClientCursor(connection).execute(_STORED_KEYS, {"scope_keys": stored_keys})
+            yield tx
+            await connection.commit()
 
     async def write(
         self,
@@ -300,3 +310,18 @@ class Database:
 def _milliseconds(seconds: float) -> str:
     """Return a time limit as Postgres reads it, rounded up, since zero would be no limit."""
     return f"{math.ceil(seconds * 1000)}ms"
+
+
+async def _enter(
+    connection: AsyncConnection, session_id: str | None, user_id: str | None, values: Mapping[str, str]
+) -> str | None:
+    """Begin the transaction of a scope, and return the id under which its session is stored for the user."""
+    cursor = AsyncClientCursor(connection)
+    if session_id is None or user_id is None:
+        await cursor.execute(_SCOPE, values)
+        return session_id
+    await cursor.execute(_SCOPE + _STORED_SESSION, {**values, "session_id": session_id, "user_id": user_id})
+    while cursor.nextset():
+        pass
+    ((stored,),) = await cursor.fetchall()
+    return str(stored)

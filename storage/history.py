@@ -70,6 +70,7 @@ async def operations(
     scoped: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
+    session_id = await scoped.find_session(session_id)
     values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
     return await scoped.rows(Operation, _SQL["operations"], values)
 
@@ -86,7 +87,7 @@ async def operations_in(
     """Return the operations that agents did in a session since a moment, of a refinement or of a maintenance run."""
     values = {
         "keys": keys,
-        "session_id": session_id,
+        "session_id": await scoped.find_session(session_id),
         "since": since,
         "refinement_id": refinement_id,
         "run_id": None if run_id is None else str(run_id),

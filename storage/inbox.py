@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from psycopg.types.json import Jsonb
 
@@ -14,7 +15,7 @@ from mnemic.state.formation import Inbox
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, Observed
 from mnemic.state.times import offset_minutes
-from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
+from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements, serialization_failure
 
 _SQL = load_statements("inbox")
 #: Messages of one statement, and characters beyond which it takes no further one: to write and send a megabyte takes
@@ -23,8 +24,16 @@ _PART, _PART_CHARS = 500, 1_000_000
 
 
 async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
-    """Stores the messages the session does not have yet."""
-    await scoped.execute(_SQL["enter_session"], {"session_id": session_id})
+    """Store the messages that the session does not have yet.
+
+    Raises:
+        ConcurrentChangeError: another person began a session of this id meanwhile; the transaction must not go on.
+    """
+    user_id = scoped.identity.user_id
+    people = {user_id, *scoped.identity.members, *(message.user_id for message in messages)}
+    entering = {"session_id": session_id, "user_id": user_id, "people": sorted(filter(None, people))}
+    await scoped.execute(_SQL["enter_session"], entering)
+    messages = [_as_stored(message, scoped) for message in messages]
     accepted = pending = 0
     for part in _parts(messages):
         rows = [_row(message) for message in part]
@@ -32,8 +41,11 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
             "session_id": session_id,
             "messages": json.dumps(rows, default=str),
             "identity": Jsonb(_host_fields(scoped.identity)),
+            "user_id": user_id,
         }
-        ((new, pending, edited),) = await scoped.tuples(_SQL["observe"], values)
+        ((new, pending, edited, is_admitted),) = await scoped.tuples(_SQL["observe"], values)
+        if not is_admitted:
+            raise serialization_failure()
         accepted += new
         # of several under one id the first counts
         contents = {message.id: message.content for message in reversed(part)}
@@ -41,6 +53,14 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
             edit = {"id": message_id, "content": contents[message_id], "brought_by": scoped.identity.actor}
             await scoped.execute(_SQL["edit"], {"session_id": session_id, **edit})
     return Observed(accepted=accepted, pending=pending)
+
+
+def _as_stored(message: Message, scoped: ScopedTransaction) -> Message:
+    """Return the message with an id of its own if the session is stored under another id."""
+    stored = scoped.stored_session_id
+    if stored is None or stored == message.session_id:
+        return message
+    return replace(message, id=uuid5(message.id, stored), session_id=stored)
 
 
 def _row(message: Message) -> dict[str, object]:
@@ -126,11 +146,13 @@ async def forget_due(scoped: ScopedTransaction) -> int:
 
 async def listed(scoped: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
     """Return the messages of the visible scope keys that still have their words, newest first."""
+    session_id = await scoped.find_session(session_id)
     return await scoped.rows(Message, _SQL["listed"], {"session_id": session_id, "most": most})
 
 
 async def counted(scoped: ScopedTransaction, session_id: str | None) -> int:
     """Return how many messages of the visible scope keys still have their words."""
+    session_id = await scoped.find_session(session_id)
     ((count,),) = await scoped.tuples(_SQL["counted"], {"session_id": session_id})
     return int(count)
 

@@ -42,7 +42,7 @@ async def insert(
         The ids that were stored; a memory whose twin already lives in its scope key is left out.
     """
     values = {
-        "memories": _as_json(memories),
+        "memories": _as_json(scoped, memories),
         "actor_id": scoped.identity.actor,
         "role": scoped.identity.role,
         "run_id": run_id,
@@ -62,17 +62,20 @@ async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID
 
 async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
     """The living memories that say the same as these, by the id of the new one."""
-    found = await scoped.rows(Twin, _SQL["twins"], {"memories": _as_json(memories)})
+    found = await scoped.rows(Twin, _SQL["twins"], {"memories": _as_json(scoped, memories)})
     return {twin.new_id: twin for twin in found}
 
 
-def _as_json(memories: Sequence[NewMemory]) -> str:
+def _as_json(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> str:
     def plain(value: object) -> object:
         return vars(value) if isinstance(value, Relation) else str(value)
 
     rows = []
     for memory in memories:  # asdict would copy each value
-        rows.append({**vars(memory), "utc_offset": offset_minutes(memory.valid_from)})
+        stored = {"scope_key": scoped.stored_key(memory.scope_key), "utc_offset": offset_minutes(memory.valid_from)}
+        if memory.source_session_id == scoped.identity.session_id:
+            stored["source_session_id"] = scoped.stored_session_id
+        rows.append({**vars(memory), **stored})
     return json.dumps(rows, default=plain)
 
 
@@ -208,7 +211,7 @@ async def candidates(
 
 async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
-    return dict(await scoped.tuples(_SQL["unabsorbed"], {}))
+    return {scoped.host_session(key): count for key, count in await scoped.tuples(_SQL["unabsorbed"], {})}
 
 
 async def find(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:

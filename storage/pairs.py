@@ -58,7 +58,7 @@ async def find(tx: ScopedTransaction, key: str, model: str, bands: Bands, settin
     }
     rows = await tx.tuples(_SQL["find"], values)
     ids = {memory_id for row in rows for memory_id in row[1:3]}
-    facts = {fact.id: fact for fact in await tx.rows(Memory, _SQL["of_ids"], {"ids": list(ids)})}
+    facts = {fact.id: fact for fact in await tx.rows(Memory, _SQL["of_ids"], {"ids": list(ids), "all_sessions": True})}
     return [
         FactPair(fingerprint, facts[earlier_id], facts[later_id], similarity, is_linked)
         for fingerprint, earlier_id, later_id, similarity, is_linked in rows

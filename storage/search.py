@@ -53,7 +53,7 @@ async def search_candidates(
         "phrases": quoted_phrases(question),
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
-        "scope_keys": array_text(wanted),
+        "scope_keys": array_text(tuple(map(scoped.stored_key, wanted))),
         "kinds": array_text((*_KINDS, *on_request)),
         "categories": array_text(tuple(categories)),
         "w_text": float(setup.weights.text),
@@ -66,12 +66,22 @@ async def search_candidates(
         "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < request.top_k)),
         "companions": _COMPANIONS,
     }
-    return _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
+    found, links = _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
+    if scoped.stored_session_id == scoped.identity.session_id:
+        return found, links
+    return [_of_host(scoped, candidate) for candidate in found], links
+
+
+def _of_host(scoped: ScopedTransaction, candidate: Candidate) -> Candidate:
+    """Return the candidate with session and scope key as the host knows them."""
+    session_id = candidate.session_id and scoped.host_session(candidate.session_id)
+    return candidate._replace(session_id=session_id, scope_key=scoped.host_session(candidate.scope_key))
 
 
 async def other_models(scoped: ScopedTransaction, model: str) -> dict[str, int]:
     """Vectors of the visible scope keys that other embedders than this one made, by their names, the most first."""
-    values = {"agent_id": scoped.identity.agent_id, "scope_keys": array_text(scoped.scope_keys), "model": model}
+    keys = array_text(tuple(map(scoped.stored_key, scoped.scope_keys)))
+    values = {"agent_id": scoped.identity.agent_id, "scope_keys": keys, "model": model}
     return dict(await scoped.tuples(_SQL["other_models"], values))
 
 

@@ -7,9 +7,10 @@ never lists of Python floats as text; what is stored and compared are half float
 import asyncio
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
+from hashlib import md5
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, LiteralString, TypeVar, cast
@@ -20,6 +21,7 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from psycopg.rows import AsyncRowFactory, RowMaker, class_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.state.times import at_offset
@@ -33,6 +35,9 @@ _MEMORY = re.compile(r"((?:\w+\.)?)\{memory\}")
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
 #: Column of the offset, in minutes, and the columns of times that are read at it.
 _OFFSET: Final = "utc_offset"
+#: Columns that hold a session's id, or scope keys.
+_SESSIONS: Final = frozenset({"session_id", "source_session_id", "scope_key", "scope_keys"})
+_SESSION: Final = "session:"
 _LOCAL: Final = frozenset({"said_at", "valid_from", "valid_until", "dated", "since"})
 #: Rows that become records in one go: of memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
@@ -51,11 +56,22 @@ def load_statements(noun: str) -> Mapping[str, LiteralString]:
     `{memory}` in them, or `m.{memory}`, stands for the columns of a memory's record, and the offset of its times.
     """
     text = resources.files("mnemic.storage.sql").joinpath(f"{noun}.sql").read_text(encoding="utf-8")
-    columns = [*(field.name for field in fields(Memory)), _OFFSET]
-    text = _MEMORY.sub(lambda found: ", ".join(f"{found[1]}{column}" for column in columns), text)
+    text = _MEMORY.sub(lambda found: _memory_columns(found[1]), text)
     _, *parts = _NAME.split(text)
     statements = {name: cast(LiteralString, body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
     return MappingProxyType(statements)
+
+
+def _memory_columns(table: str) -> str:
+    """Return the columns of a memory's record; the session of a shared one is for its author alone."""
+    columns = [f"{table}{field.name}" for field in fields(Memory)]
+    is_own = (
+        f"%(all_sessions)s or split_part({table}scope_key, ':', 1) in ('user', 'session')"
+        f" or {table}actor_id = %(reader_id)s"
+    )
+    session = f"{table}source_session_id"
+    columns[columns.index(session)] = f"case when {is_own} then {session} end as source_session_id"
+    return ", ".join([*columns, f"{table}{_OFFSET}"])
 
 
 @cache
@@ -106,6 +122,8 @@ class ScopedTransaction:
     identity: Identity
     #: Every scope key the transaction may touch; statements name them too.
     scope_keys: tuple[str, ...]
+    #: Id under which the identity's session is stored; None without a session.
+    stored_session_id: str | None
     #: How long it waits for another transaction's row, and for the agent's head.
     lock: str
     head: str
@@ -119,7 +137,7 @@ class ScopedTransaction:
 
         If the rows have the column `utc_offset`, their times are read at that offset.
         """
-        return await _all(await self._run(_local_rows(record), statement, values))
+        return await _all(await self._run(_local_rows(record, self.host_session), statement, values))
 
     async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
@@ -129,10 +147,44 @@ class ScopedTransaction:
         self, row_factory: AsyncRowFactory[Row], statement: LiteralString, values: Mapping[str, Any]
     ) -> AsyncCursor[Row]:
         text, names = numbered(statement)
-        named = {"agent_id": self.identity.agent_id, "scope_keys": self.scope_keys, **values}
+        who = self.identity
+        own = {"agent_id": who.agent_id, "scope_keys": self.scope_keys, "reader_id": who.user_id}
+        named = {**own, "all_sessions": False, **values}
+        if self.stored_session_id != who.session_id:
+            named = {name: self._as_stored(name, value) for name, value in named.items()}
         # the driver would send a tuple as a row
         listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
         return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(text, listed, binary=True)
+
+    def stored_key(self, key: str) -> str:
+        """Return the scope key under which one of the identity's scope keys is stored."""
+        is_own = self.stored_session_id is not None and key == f"{_SESSION}{self.identity.session_id}"
+        return f"{_SESSION}{self.stored_session_id}" if is_own else key
+
+    def _as_stored(self, name: str, value: Any) -> object:
+        if isinstance(value, str):
+            is_session = name == "session_id" and value == self.identity.session_id
+            return self.stored_session_id if is_session else self.stored_key(value)
+        if type(value) in (list, tuple):
+            return [self._as_stored("", item) for item in value]
+        return value
+
+    def host_session(self, stored: str) -> str:
+        """Return the host's id of a session that is stored for the identity's user, or its scope key's."""
+        mine, prefix = self.identity.session_id, _SESSION if stored.startswith(_SESSION) else ""
+        if mine and stored == f"{prefix}{self.stored_session_id}":
+            return f"{prefix}{mine}"
+        if self.identity.user_id is None:
+            return stored
+        ending = "~" + md5(self.identity.user_id.encode(), usedforsecurity=False).hexdigest()[:12]
+        return stored.removesuffix(ending)
+
+    async def find_session(self, session_id: str | None) -> str | None:
+        """Return the id under which a session that the caller names is stored for the identity's user."""
+        if session_id is None or self.identity.user_id is None or session_id == self.identity.session_id:
+            return session_id
+        ((stored,),) = await self.call("stored_session", self.identity.agent_id, session_id, self.identity.user_id)
+        return str(stored)
 
     async def call(
         self, function: LiteralString, *values: object, form: LiteralString = _CALL
@@ -162,20 +214,30 @@ class ScopedTransaction:
         op_id = uuid4()
         who = self.identity
         await self.call_with_head(
-            "begin_operation", op_id, who.actor, reason, who.session_id, run_id, Jsonb(dict(meta or {}))
+            "begin_operation", op_id, who.actor, reason, self.stored_session_id, run_id, Jsonb(dict(meta or {}))
         )
         return op_id
 
 
-def _local_rows(record: type[Row]) -> AsyncRowFactory[Row]:
+def serialization_failure() -> ConcurrentChangeError:
+    """Return the error after which `Database.write` does its transaction again."""
+    error = ConcurrentChangeError("another person began a session of this id meanwhile; nothing was written")
+    error.sqlstate = "40001"
+    return error
+
+
+def _local_rows(record: type[Row], host_session: Callable[[str], str]) -> AsyncRowFactory[Row]:
     def make(cursor: AsyncCursor[Any]) -> RowMaker[Row]:
         names = [column.name for column in cursor.description or ()]
-        if _OFFSET not in names:
+        sessions = _SESSIONS.intersection(names)
+        if _OFFSET not in names and not sessions:
             return class_row(record)(cursor)
 
         def local_row(values: Sequence[Any]) -> Row:
             row = dict(zip(names, values, strict=True))
-            offset = row.pop(_OFFSET)
+            for name in sessions:
+                row[name] = _of_host(row[name], host_session)
+            offset = row.pop(_OFFSET, 0)
             for name in _LOCAL & row.keys() if offset else ():
                 row[name] = row[name] and at_offset(row[name], offset)
             return record(**row)
@@ -183,6 +245,15 @@ def _local_rows(record: type[Row]) -> AsyncRowFactory[Row]:
         return local_row
 
     return make
+
+
+def _of_host(value: Any, host_session: Callable[[str], str]) -> Any:
+    """Return a session's id, its scope key or a list of scope keys as the host knows them."""
+    if isinstance(value, list):
+        return [_of_host(item, host_session) for item in value]
+    if isinstance(value, str) and "~" in value:
+        return host_session(value)
+    return value
 
 
 async def _all(cursor: AsyncCursor[Row]) -> list[Row]:

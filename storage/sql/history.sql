@@ -2,7 +2,8 @@
 -- Everything that happened to one memory, with its contents where they still exist. Of its relations: what was merged into it
 -- stands with its first row, and what it was merged into with the row that says so; each as long as the relation is there
 -- and the other end can be read.
-select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.session_id, h.ts,
+select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
+       case when split_part(h.scope_key, ':', 1) in ('user', 'session') or h.actor = %(reader_id)s then h.session_id end as session_id,
        array(select jsonb_array_elements_text(h.meta -> 'brought_by')) as brought_by,
        c.before ->> 'content' as before, c.after ->> 'content' as after,
        case when h.seq = min(h.seq) over () then array(

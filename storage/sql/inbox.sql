@@ -3,9 +3,11 @@
 with agent as (
     insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing
 )
-insert into sessions as s (agent_id, session_id, last_activity_at)
-values (%(agent_id)s, %(session_id)s, clock_timestamp())
-on conflict (agent_id, session_id) do update set last_activity_at = s.last_activity_at where false;
+insert into sessions as s (agent_id, session_id, last_activity_at, participants)
+values (%(agent_id)s, %(session_id)s, clock_timestamp(), %(people)s)
+on conflict (agent_id, session_id) do update set participants = array(select unnest(s.participants || %(people)s::text[]) group by 1)
+ where not s.participants @> %(people)s
+   and (%(user_id)s::text is null or %(user_id)s = any(s.participants) or s.participants = '{}' and s.message_count = 0);
 
 -- observe --
 -- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
@@ -45,7 +47,11 @@ with listed as (
 select count(*) as accepted,
        count(*) + (select count(*) from messages
                     where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending,
-       array(select id from known where is_edited) as edited
+       array(select id from known where is_edited) as edited,
+       -- another person may have begun a session of this id after this transaction had looked for one
+       %(user_id)s::text is null or exists (select from sessions
+                                             where agent_id = %(agent_id)s and session_id = %(session_id)s
+                                               and %(user_id)s = any(participants)) as is_admitted
   from stored;
 
 -- edit --

@@ -129,7 +129,9 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
         select item_id, kind, category, null, null, null from companion) as c
        cross join lateral (
            select m.scope_key, m.subject, m.subject_user_id as user_id, m.content, m.valid_from as dated,
-                  m.importance::integer as importance, m.source_session_id as session_id, m.pinned,
+                  m.importance::integer as importance,
+                  case when split_part(m.scope_key, ':', 1) in ('user', 'session') or m.actor_id = %(reader_id)s
+                       then m.source_session_id end as session_id, m.pinned,
                   coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at,
                   case when m.provenance <> 'consolidated' then m.actor_id end as author, null::bigint as place,
                   null as role, m.utc_offset, m.said

@@ -17,7 +17,7 @@ grant select, insert, update, delete on entries, leases, supervisor_checkpoints,
 grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages, purge_expired
     to mnemic_app, mnemic_admin;
 grant execute on function set_protection, as_of_blind, audit_problems, agent_ids to mnemic_admin;
-grant execute on function begin_operation, searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
+grant execute on function stored_session, begin_operation, searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
     rests_on, is_rested_on,
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,

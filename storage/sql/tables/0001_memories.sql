@@ -53,6 +53,8 @@ create table sessions (
     identity          jsonb not null default '{}',
     -- whether a job looks at the session once it is cold
     is_waiting        boolean not null default false,
+    -- users who observed in it, spoke in it, or were named as its members: for all others its id leads to a session of their own
+    participants      text[] not null default '{}',
     primary key (agent_id, session_id)
 );
 create index sessions_waiting on sessions (last_activity_at) where is_waiting;
