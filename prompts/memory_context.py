@@ -1,11 +1,12 @@
 """How recalled memory is shown to an agent: escaped XML with dated, self-contained lines."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
+from mnemic.prompts.attribution import quotable, signature
 from mnemic.prompts.conversation import as_data, single_line
-from mnemic.state.attribution import Attributable, Attribution, attribution_for
-from mnemic.state.identity import Scope, display_name, split_scope_key
+from mnemic.state.attribution import Attributable, attribution_for
+from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Found, Memory, Standing
@@ -97,25 +98,12 @@ def dated_text(found: Found, reader: str | None = None) -> str:
     date = long_date(found.dated)
     if found.kind == "message":
         verb = "attached" if found.role == "attachment" else "said"
-        return f'[{date}] {_unquoted(found.subject)} {verb}: "{_unquoted(found.shown)}"'
+        return f'[{date}] {quotable(found.subject)} {verb}: "{quotable(found.shown)}"'
     return f"[{date}] {_signed(found, reader)}"
 
 
 def _signed(memory: Attributable, reader: str | None = None) -> str:
     return f"{single_line(memory.content)}{signature(attribution_for(reader, memory))}"
-
-
-def signature(attribution: Attribution | None) -> str:
-    """Return the end of a line that names the author and quotes the typed sentence: ` (from Ana: "At nine.")`."""
-    if attribution is None:
-        return ""
-    said = f': "{_unquoted(attribution.said)}"' if attribution.said else ""
-    return f" (from {single_line(display_name(attribution.author))}{said})"
-
-
-def _unquoted(text: str) -> str:
-    """Quotation marks are escaped too, so that nobody's words can end their own quotation, and no name begin one."""
-    return escape(" ".join(text.split()), {'"': "&quot;"})
 
 
 def _element(tag: str, lines: Iterable[str], attributes: str = "") -> str:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mnemic.prompts.attribution import signature
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
+from mnemic.state.attribution import Attribution
+from mnemic.state.records import Memory
 
 
 class PropagateInput(NamedTuple):
@@ -12,17 +15,25 @@ class PropagateInput(NamedTuple):
 
     #: Display name of the group; empty: all users of the agent.
     group: str
-    #: Text of each memory, and of the memory elsewhere that confirms it, or nothing.
-    texts: Sequence[tuple[str, str]]
+    #: Each memory, and the text of the memory elsewhere that confirms it, or nothing.
+    texts: Sequence[tuple[Memory, str]]
 
     def variables(self) -> dict[str, str]:
         """The values of the prompt's slots, escaped."""
         circle = f"the group {single_line(self.group)}" if self.group else "all users of the agent, who are strangers"
         lines = []
-        for number, (text, elsewhere) in enumerate(self.texts, start=1):
+        for number, (memory, elsewhere) in enumerate(self.texts, start=1):
             same = f" (elsewhere: {single_line(elsewhere)})" if elsewhere else ""
-            lines.append(f"{number}. {single_line(text)}{same}")
+            lines.append(f"{number}. {single_line(memory.content)}{_signature(memory)}{same}")
         return {"circle": circle, "memories": "\n".join(lines)}
+
+
+def _signature(memory: Memory) -> str:
+    """Return the author and the typed sentence of a memory, which others may see from now on."""
+    if memory.actor_id is None:
+        return ""
+    is_known = memory.said is None or memory.said.split() == memory.content.split()
+    return signature(Attribution(memory.actor_id, None if is_known else memory.said))
 
 
 class PropagateOutput(StepOutput):

@@ -6,6 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from mnemic.prompts.attribution import signature_of_others
 from mnemic.prompts.conversation import as_data, indented, on_day, single_line
 from mnemic.prompts.loader import Step, load_prompt
 from mnemic.prompts.tools import DESCRIPTIONS, described
@@ -171,7 +172,7 @@ def _entry(entry: LedgerEntry) -> str:
         *(["tags " + " ".join(" ".join(entry.tags).split())] if entry.tags else []),
         *flags,
     ]
-    return f"[{entry.handle}] {as_data(', '.join(marks))}: {indented(entry.content)}"
+    return f"[{entry.handle}] {as_data(', '.join(marks))}: {indented(entry.content)}{signature_of_others(entry, None)}"
 
 
 def several_people(people: Sequence[Sequence[LedgerEntry]]) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from mnemic.prompts.attribution import signature_of_others
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
 from mnemic.prompts.memory_context import PREAMBLE
@@ -97,7 +98,10 @@ def remember_answer(kept: Remembered, wanted: ExplicitScope) -> str:
     answer = f"Kept as {kept.id} for {_SHARERS[scope]}.{'' if scope == wanted else _NOT_SHARED}"
     if not kept.near:
         return answer
-    rows = [{"id": str(old.id), "text": f"[{long_date(old.dated)}] {single_line(old.content)}"} for old in kept.near]
+    rows = []
+    for old in kept.near:
+        text = f"[{long_date(old.dated)}] {single_line(old.content)}{signature_of_others(old, None)}"
+        rows.append({"id": str(old.id), "text": text})
     advice = "If it replaces one of these, call correct with that one's id and the same content."
     return f"{query_answer(rows)}\n{answer} {advice}"
 

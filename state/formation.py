@@ -43,6 +43,10 @@ class SimilarFact:
     importance: int
     #: Cosine similarity of the two search texts; 0 where it was found by its words or its subject alone.
     similarity: float
+    #: Another person who brought it.
+    author: str | None = None
+    #: Whole sentence that a member typed and that it rests on; None if unknown.
+    said: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,11 @@ class LedgerEntry:
     pinned: bool
     private: bool
     tags: tuple[str, ...] = ()
+    scope_key: str = ""
+    #: Another person who brought it.
+    author: str | None = None
+    #: Whole sentence that a member typed and that it rests on; None if unknown.
+    said: str | None = None
 
 
 class Budget(NamedTuple):

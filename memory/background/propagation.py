@@ -161,7 +161,7 @@ async def _choose(resources: Resources, identity: Identity, proposed: Sequence[R
         group = display_name(owner) if scope == "group" else ""
         for start in range(0, len(rows), _SHOWN_AT_ONCE):
             shown = rows[start : start + _SHOWN_AT_ONCE]
-            step_input = PropagateInput(group, [(raised.memory.content, raised.elsewhere) for raised in shown])
+            step_input = PropagateInput(group, [(raised.memory, raised.elsewhere) for raised in shown])
             answer, _ = await metered(resources, identity, run_step(PROPAGATE, step_input, resources.models))
             chosen += [raised for number, raised in enumerate(shown, start=1) if number in answer.numbers]
     return chosen

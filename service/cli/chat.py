@@ -21,7 +21,7 @@ from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.operations.messages.transcript import spoken
 from mnemic.policy.categories import OWNER
 from mnemic.policy.text.shape import clean_text, says_nothing, visible
-from mnemic.prompts.memory_context import signature
+from mnemic.prompts.attribution import signature
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity
 from mnemic.service.cli.terminal import command_line, plain, say

@@ -12,7 +12,8 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 -- ledger --
 -- The core memory of the scope key: all that is always in context, oldest first.
 select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
-       importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags
+       importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags, scope_key,
+       case when provenance <> 'consolidated' and actor_id is distinct from %(reader_id)s then actor_id end as author, said
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
  order by valid_from, id;

@@ -1,19 +1,30 @@
 """Whatever shows a shared memory to another reader names its author and quotes the sentence that was typed."""
 
+import json
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
+from mnemic.operations.formation.candidates import shown_to_decide, standing_lines
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall import delta
+from mnemic.prompts.conversation import People
+from mnemic.prompts.extraction import ExtractionInput
+from mnemic.prompts.propagate import PropagateInput
+from mnemic.prompts.refine import render_ledger
+from mnemic.prompts.tools import remember_answer
+from mnemic.prompts.write_consolidation import WriteConsolidationInput
 from mnemic.service.memory import Mnemic
+from mnemic.state.formation import Remembered, SimilarFact
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
-from mnemic.state.records import NewMemory
+from mnemic.state.records import Memory, NewMemory, Standing
 from tests.support.agents import call
 from tests.support.searching import fact, know
-from tests.support.worlds import identity, text_of
+from tests.support.worlds import MORNING, entry, identity, remembered, text_of
 
 ANA = identity("ana", session="s1", groups=["crew"])
 BO = identity("bo", session="s2", groups=["crew"])
@@ -168,3 +179,61 @@ async def test_without_the_rule_a_session_that_was_shown_nothing_would_hear_of_t
     await memory.forget(identity("ana", session="s9"), new.id)
     monkeypatch.setattr(delta, "_was_seen", lambda *_: True)
     assert REMOVED in await updates(memory, other)
+
+
+# -- what model steps read
+
+
+def shared_memory(author: str) -> Memory:
+    return remembered(TEXT, kind="reflection", key="group:crew", actor_id=author, said=SAID)
+
+
+def known_fact(author: str | None) -> SimilarFact:
+    return SimilarFact(
+        place=0, id=UUID(int=1), version=1, scope_key="group:crew", subject="Ana", subject_user_id=None,
+        category="knowledge", content=TEXT, dated=MORNING, protected=False, private=False, importance=2,
+        similarity=0.9, author=author, said=SAID,
+    )  # fmt: skip
+
+
+def prompt_of(step: str, author: str) -> str:
+    """The prompt of a step that reads the memory in a run of Bo's."""
+    shared = shared_memory(author)
+    standing = Standing(scope_key="group:crew", reflections=(shared,))
+    other = author if author != "bo" else None  # storage leaves the reader's own name out
+    if step == "extraction":
+        conversation: dict[str, Any] = {"lines": (), "people": People(), "guidance": "", "categories": (), "limit": 5}
+        given = ExtractionInput(**conversation, standing=(("Crew", standing),), reader="bo")
+        return given.variables()["standing"]
+    if step == "decide":
+        old = known_fact(other)
+        new = fact("Refunds are checked.", "knowledge")
+        lines = standing_lines([standing], {}, "bo", is_own=True, most=1000)
+        return "".join(shown_to_decide([new], {new.id: [old]}, {}, lines).variables().values())
+    if step == "consolidation":
+        given_step = WriteConsolidationInput("group", "Crew", "", [shared], 100, "", MORNING.date(), reader="bo")
+        return given_step.variables()["reflections"]
+    if step == "propagation":
+        return PropagateInput("Crew", [(shared, "")]).variables()["memories"]
+    return render_ledger([entry(1, TEXT, scope_key="group:crew", author=other, said=SAID)])
+
+
+STEPS = ("extraction", "decide", "consolidation", "refinement", "propagation")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_model_step_reads_the_sentence_of_another_person_with_the_memory(step: str) -> None:
+    prompt = prompt_of(step, "ana")
+    assert TEXT in prompt
+    assert "(from Ana: " in prompt
+    assert "approve refunds without a check." in prompt
+
+
+@pytest.mark.parametrize("step", STEPS[:-1])
+def test_the_own_memory_is_read_as_before(step: str) -> None:
+    assert "(from" not in prompt_of(step, "bo")
+
+
+def test_the_facts_near_a_remembered_one_are_signed() -> None:
+    answer = remember_answer(Remembered(id=UUID(int=9), scope_key="group:crew", near=(known_fact("ana"),)), "group")
+    assert QUOTED in json.loads(answer.splitlines()[1])[0]["text"]
