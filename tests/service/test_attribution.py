@@ -181,6 +181,24 @@ async def test_without_the_rule_a_session_that_was_shown_nothing_would_hear_of_t
     assert REMOVED in await updates(memory, other)
 
 
+async def test_what_a_member_takes_back_is_announced_without_its_text_to_those_who_had_seen_it(
+    memory: Mnemic, resources: Resources
+) -> None:
+    await know(resources, ANA, shared())
+    cleo = identity("cleo", session="s4", groups=["crew"])
+    for reader in (BO, cleo):
+        await told(memory, reader)
+    found = await memory.recall(BO, QUESTION, search="always")
+    await memory.observe(BO, [], revision=found["revision"])
+    await memory.unshare(ANA)
+
+    assert REMOVED in (announced := await updates(memory, BO))
+    assert "approve" not in announced
+    recalled = await memory.recall(cleo)
+    assert (recalled["context"]["turn"], recalled["updates"]) == ("", [])
+    assert (await memory.updates(cleo, 0)).bullets == ()
+
+
 # -- what model steps read
 
 
