@@ -25,7 +25,7 @@ MOST_NAMED = 20
 
 async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
     """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
-    return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id})
+    return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id}, for_host=True)
 
 
 async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
@@ -72,7 +72,7 @@ async def operations(
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
     session_id = await scoped.find_session(session_id)
     values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
-    return await scoped.rows(Operation, _SQL["operations"], values)
+    return await scoped.rows(Operation, _SQL["operations"], values, for_host=True)
 
 
 async def operations_in(
@@ -201,7 +201,8 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
 async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
     """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
     seq = await seq_of(scoped, key, moment)
-    return await scoped.rows(Memory, _SQL["as_of"], {"key": key, "seq": seq, "with_closed": with_closed})
+    values = {"key": key, "seq": seq, "with_closed": with_closed}
+    return await scoped.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
 async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:

@@ -146,8 +146,8 @@ async def forget_due(scoped: ScopedTransaction) -> int:
 
 async def listed(scoped: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
     """Return the messages of the visible scope keys that still have their words, newest first."""
-    session_id = await scoped.find_session(session_id)
-    return await scoped.rows(Message, _SQL["listed"], {"session_id": session_id, "most": most})
+    values = {"session_id": await scoped.find_session(session_id), "most": most}
+    return await scoped.rows(Message, _SQL["listed"], values, for_host=True)
 
 
 async def counted(scoped: ScopedTransaction, session_id: str | None) -> int:

@@ -165,7 +165,7 @@ async def living(
 ) -> list[Memory]:
     """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
     values = {"kinds": list(kinds), "most": most, "with_closed": with_closed}
-    return await scoped.rows(Memory, _SQL["living"], values)
+    return await scoped.rows(Memory, _SQL["living"], values, for_host=True)
 
 
 async def similar(
@@ -216,7 +216,7 @@ async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
 
 async def find(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
-    found = await scoped.rows(Memory, _SQL["find"], {"id": memory_id})
+    found = await scoped.rows(Memory, _SQL["find"], {"id": memory_id}, for_host=True)
     return found[0] if found else None
 
 

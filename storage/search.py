@@ -67,13 +67,13 @@ async def search_candidates(
         "companions": _COMPANIONS,
     }
     found, links = _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
-    if scoped.stored_session_id == scoped.identity.session_id:
-        return found, links
     return [_of_host(scoped, candidate) for candidate in found], links
 
 
 def _of_host(scoped: ScopedTransaction, candidate: Candidate) -> Candidate:
     """Return the candidate with session and scope key as the host knows them."""
+    if "~" not in f"{candidate.session_id}{candidate.scope_key}":
+        return candidate
     session_id = candidate.session_id and scoped.host_session(candidate.session_id)
     return candidate._replace(session_id=session_id, scope_key=scoped.host_session(candidate.scope_key))
 

@@ -132,12 +132,22 @@ class ScopedTransaction:
         """Runs one statement; `agent_id` and `scope_keys` are always among its values."""
         return await self._run(tuple_row, statement, values)
 
-    async def rows(self, record: type[Row], statement: LiteralString, values: Mapping[str, Any]) -> list[Row]:
+    async def rows(
+        self, record: type[Row], statement: LiteralString, values: Mapping[str, Any], *, for_host: bool = False
+    ) -> list[Row]:
         """Return the rows of one statement as records, or as dicts; its column names are the fields.
 
         If the rows have the column `utc_offset`, their times are read at that offset.
+
+        Args:
+            record: the type of each row.
+            statement: with its values by name.
+            values: of the statement.
+            for_host: return all sessions by the host's ids, not only that of the identity; such an id may stand for two
+                sessions, so nothing is looked up by it.
         """
-        return await _all(await self._run(_local_rows(record, self.host_session), statement, values))
+        read_session = self.host_session if for_host else self._own_session
+        return await _all(await self._run(_local_rows(record, read_session), statement, values))
 
     async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
@@ -169,13 +179,17 @@ class ScopedTransaction:
             return [self._as_stored("", item) for item in value]
         return value
 
+    def _own_session(self, stored: str) -> str:
+        """Return the host's id, or scope key, of the identity's session; any other one as it is stored."""
+        prefix = _SESSION if stored.startswith(_SESSION) else ""
+        is_own = self.stored_session_id is not None and stored == f"{prefix}{self.stored_session_id}"
+        return f"{prefix}{self.identity.session_id}" if is_own else stored
+
     def host_session(self, stored: str) -> str:
-        """Return the host's id of a session that is stored for the identity's user, or its scope key's."""
-        mine, prefix = self.identity.session_id, _SESSION if stored.startswith(_SESSION) else ""
-        if mine and stored == f"{prefix}{self.stored_session_id}":
-            return f"{prefix}{mine}"
-        if self.identity.user_id is None:
-            return stored
+        """Return the host's id, or scope key, of a session that is stored for the identity's user."""
+        named = self._own_session(stored)
+        if named != stored or self.identity.user_id is None or stored == self.identity.session_id:
+            return named
         ending = "~" + md5(self.identity.user_id.encode(), usedforsecurity=False).hexdigest()[:12]
         return stored.removesuffix(ending)
 

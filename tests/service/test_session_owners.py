@@ -2,14 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 
+from mnemic.memory.background.jobs import form
+from mnemic.memory.background.work import Work
 from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from mnemic.storage import background, inbox, propagation
 from tests.support.agents import call
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -166,3 +169,35 @@ async def test_others_join_a_session_by_being_named_as_its_members_or_by_speakin
     await memory.observe(ANA, turns("I dive.", user="cleo", minutes=9), several_speakers=True)
     assert "by hand" in await recalled(memory, identity("cleo", session="thread-1"))
     assert "by hand" not in await recalled(memory, MALLORY)
+
+
+async def test_background_work_tells_the_sessions_of_one_id_apart(
+    memory: Mnemic, resources: Resources, superuser: psycopg.Connection
+) -> None:
+    """Or what was typed outside of a group would count as typed in the group's session of the same id."""
+    await memory.observe(ANA, turns("The crew meets on Mondays."))
+    await memory.observe(identity("mallory", session="thread-1"), turns("I meet on Mondays."))
+    superuser.execute('update mnemic.sessions set identity = identity || \'{"members": ["mallory"]}\'')
+    async with resources.database.scoped(identity("mallory")) as tx:
+        rows = await tx.rows(dict, "select session_id from messages where user_id = 'mallory'", {})
+        typed_in = [row["session_id"] for row in rows]
+        assert await propagation.session_groups(tx, typed_in, "mallory") == {}
+        # control: by the id that the host knows it is the group's session
+        assert await propagation.session_groups(tx, ["thread-1"], "mallory") == {"thread-1": "crew"}
+
+
+async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
+    memory: Mnemic, model: LoopbackModel, resources: Resources
+) -> None:
+    await begin(memory, model)
+    await memory.observe(MALLORY, turns("I dive.", "assistant: Fine."))
+    targets = await background.due_sessions(resources.database, resources.settings, datetime(2100, 1, 1, tzinfo=UTC), 9)
+    users = set()
+    for target in targets:
+        found = await form.session_of_target(Work(resources, *cast(Any, (None, None))), target)
+        assert found
+        users.add(found[0].user_id)
+        async with resources.database.scoped(found[0]) as tx:
+            box = await inbox.read_inbox(tx, found[0].session_id or "", most=9)
+        assert {message.user_id for message in box.messages} - {None} == {found[0].user_id}
+    assert users == {"ana", "mallory"}
