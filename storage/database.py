@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
@@ -177,19 +177,21 @@ class Database:
         all_keys = tuple(dict.fromkeys([*identity.scope_keys, *within.get("also", ())]))
         keys = tuple(within.get("also", ())) if administers else (only,) if only else all_keys
         patience = self.settings.recall_timeout_seconds if for_recall else self.settings.statement_timeout_seconds
+        limits = self._limits(patience)
         allowed = "" if categories is None else array_text(tuple(categories))
         scope = {"agent_id": identity.agent_id, "scope_keys": array_text(keys), "categories": allowed}
         queued = self._recalls.turn() if for_recall else nullcontext()
-        async with queued, self._connected(patience) as connection:
-            limits = self._limits(patience)
-            owner = None if administers else identity.user_id
-            stored = await _enter(connection, identity.session_id, owner, {**limits, **scope})
+        begin, answers = _SCOPE, list[str]()
+        if identity.session_id and identity.user_id and not administers:
+            begin += _STORED_SESSION
+            scope |= {"session_id": identity.session_id, "user_id": identity.user_id}
+        async with queued, self._transaction(patience, begin, answers, **scope) as connection:
+            stored = answers[0] if answers else identity.session_id
             tx = ScopedTransaction(connection, identity, keys, stored, limits["lock"], limits["head"])
             if stored != identity.session_id:
                 stored_keys = array_text(tuple(map(tx.stored_key, keys)))
                 await AsyncClientCursor(connection).execute(_STORED_KEYS, {"scope_keys": stored_keys})
             yield tx
-            await connection.commit()
 
     async def write(
         self,
@@ -257,11 +259,22 @@ class Database:
 
     @asynccontextmanager
     async def _transaction(
-        self, patience: float, begin: LiteralString, **values: str
+        self, patience: float, begin: LiteralString, answers: list[str] | None = None, **values: str
     ) -> AsyncIterator[AsyncConnection]:
-        """Commits at the end; after an error the pool rolls back."""
+        """Commit at the end; after an error the pool rolls back.
+
+        Args:
+            patience: seconds that a statement may take.
+            begin: the first statements.
+            answers: receives the values that the last of these statements returns.
+            values: of these statements.
+        """
         async with self._connected(patience) as connection:
-            await AsyncClientCursor(connection).execute(begin, {**self._limits(patience), **values})
+            cursor = await AsyncClientCursor(connection).execute(begin, {**self._limits(patience), **values})
+            while cursor.nextset():
+                pass
+            if answers is not None and cursor.description:
+                answers += [value for (value,) in await cursor.fetchall()]
             yield connection
             await connection.commit()
 
@@ -310,18 +323,3 @@ class Database:
 def _milliseconds(seconds: float) -> str:
     """Return a time limit as Postgres reads it, rounded up, since zero would be no limit."""
     return f"{math.ceil(seconds * 1000)}ms"
-
-
-async def _enter(
-    connection: AsyncConnection, session_id: str | None, user_id: str | None, values: Mapping[str, str]
-) -> str | None:
-    """Begin the transaction of a scope, and return the id under which its session is stored for the user."""
-    cursor = AsyncClientCursor(connection)
-    if session_id is None or user_id is None:
-        await cursor.execute(_SCOPE, values)
-        return session_id
-    await cursor.execute(_SCOPE + _STORED_SESSION, {**values, "session_id": session_id, "user_id": user_id})
-    while cursor.nextset():
-        pass
-    ((stored,),) = await cursor.fetchall()
-    return str(stored)
