@@ -53,7 +53,7 @@ async def begin(memory: Mnemic, model: LoopbackModel) -> None:
 async def mentions(memory: Mnemic, who: Identity, new_id: Any) -> str:
     """All that a member is given about a shared memory."""
     recalled = await memory.recall(who, "When does the crew meet?", search="always")
-    answer = await call(memory, who, "memory_query", query="When does the crew meet?", **{"return": "full"})
+    answer = await call(memory, who, "memory_query", query="When does the crew meet?", **cast(Any, {"return": "full"}))
     listed = [await memory.memories(who), await memory.history(who, new_id), await memory.updates(who, 0)]
     queried = await memory.query(who, "When does the crew meet?")
     past = await memory.as_of(who, "group:crew", 1)
