@@ -6,9 +6,6 @@ from mnemic.prompts.conversation import single_line
 from mnemic.state.attribution import Attributable, Attribution, attribution_for
 from mnemic.state.identity import display_name
 
-#: Stands for a quotation mark, which would end the quotation.
-_INNER_MARK = {ord('"'): "'"}
-
 
 def signature(attribution: Attribution | None) -> str:
     """Return the end of a line that names the author and quotes the typed sentence: ` (from Ana: "At nine.")`."""
@@ -20,23 +17,10 @@ def signature(attribution: Attribution | None) -> str:
 
 def signature_of_others(memory: Attributable, reader: str | None) -> str:
     """Return the signature for a prompt of a model step, or nothing for a memory that the reader brought."""
-    return signature(_of_others(memory, reader))
-
-
-def unescaped_signature(memory: Attributable, reader: str | None) -> str:
-    """Return the same for a text that is escaped later."""
-    attribution = _of_others(memory, reader)
-    if attribution is None:
-        return ""
-    said = f': "{" ".join(attribution.said.translate(_INNER_MARK).split())}"' if attribution.said else ""
-    return f" (from {display_name(attribution.author)}{said})"
+    attribution = attribution_for(reader, memory)
+    return signature(attribution) if attribution and attribution.author != reader else ""
 
 
 def quotable(text: str) -> str:
     """Return one escaped line that cannot end the quotation around it."""
     return escape(" ".join(text.split()), {'"': "&quot;"})
-
-
-def _of_others(memory: Attributable, reader: str | None) -> Attribution | None:
-    attribution = attribution_for(reader, memory)
-    return attribution if attribution and attribution.author != reader else None

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from mnemic.prompts.attribution import signature_of_others
 from mnemic.prompts.conversation import Line, People, as_data, render_lines, single_line
 from mnemic.prompts.loader import Otherwise, Step, StepOutput, load_prompt
 from mnemic.state.records import Standing
@@ -40,19 +39,11 @@ class ExtractionInput:
     #: What each scope already holds in context, by its owner's display name: reflections and observations need not
     #: repeat that.
     standing: tuple[tuple[str, Standing], ...] = ()
-    #: User id of the run; what others brought is signed.
-    reader: str | None = None
-
-    def _text(self, part: Standing) -> str:
-        lines = []
-        for memory in [*part.texts, *part.facts]:
-            lines.append(f"{as_data(memory.content)}{signature_of_others(memory, self.reader)}")
-        return "\n".join(lines)
 
     def variables(self) -> dict[str, str]:
         """The values of the prompts' slots, escaped."""
         standing = (
-            f"<{part.scope}>\n{as_data(name)}:\n{self._text(part)}\n</{part.scope}>" for name, part in self.standing
+            f"<{part.scope}>\n{as_data(name)}:\n{as_data(part.text)}\n</{part.scope}>" for name, part in self.standing
         )
         categories = ((name, single_line(meaning)) for name, meaning in self.categories)
         return {
@@ -151,8 +142,6 @@ class ShownFact(NamedTuple):
     #: Whose memory it is: a scope and its owner's display name.
     whose: str = "?"
     subject: str = ""
-    #: Signature of another person, not escaped.
-    signature: str = ""
 
     def line(self, below: "ShownFact | None" = None, *, after: "ShownFact | None" = None) -> str:
         """`3 [2026-03-02; user Ana]: text`; no name in it can pass for another part of it.
@@ -164,7 +153,7 @@ class ShownFact(NamedTuple):
         names += [] if self.subject.casefold() in self.content.casefold() else [f"about {self.subject}"]
         dates = [] if after and after.dated.date() == self.dated.date() else [f"{self.dated:%Y-%m-%d}"]
         marks = [*dates, *(single_line(name.translate(_ENDING)) for name in names)]
-        return f"{self.number} [{'; '.join(marks)}]: {single_line(self.content + self.signature)}"
+        return f"{self.number} [{'; '.join(marks)}]: {single_line(self.content)}"
 
 
 class DecideInput(NamedTuple):

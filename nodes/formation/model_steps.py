@@ -88,7 +88,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     async with resources.database.scoped(identity) as scoped:
         standing = (await memories.standing(scoped)).scopes
     is_own = {*speakers(batch)} <= {identity.user_id}
-    context = standing_lines(standing, names, identity.user_id, is_own=is_own, most=settings.decision_tokens)
+    context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
     answer, used = await metered(resources, identity, deciding)
     spent = spent_on(used, resources.settings.model_prices)
@@ -230,5 +230,4 @@ def _step_input(
             if is_own or part.scope != "user"
         ),
         language=settings.language or ExtractionInput.language,
-        reader=identity.user_id,
     )

@@ -12,7 +12,6 @@ from mnemic.operations.messages.transcript import speakers
 from mnemic.policy.formation.sharing import content_tokens
 from mnemic.policy.text.shape import count_tokens, fit
 from mnemic.policy.text.words import sentences
-from mnemic.prompts.attribution import unescaped_signature
 from mnemic.prompts.extraction import DecideInput, ShownFact
 from mnemic.state.formation import SimilarFact
 from mnemic.state.identity import display_name, scope_key, split_scope_key
@@ -125,31 +124,26 @@ def shown_to_decide(
     return DecideInput(tuple(shown), tuple(context))
 
 
-def standing_lines(
-    standing: Iterable[Standing], names: Mapping[str, str], reader: str | None, *, is_own: bool, most: int
-) -> list[str]:
-    """Return the memories in context, sentence by sentence, up to a share of these tokens; reflections first.
+def standing_lines(standing: Iterable[Standing], names: Mapping[str, str], *, is_own: bool, most: int) -> list[str]:
+    """What stands in context, sentence by sentence, as far as a share of these tokens reaches; reflections first.
 
-    If others speak than the run's own user, no user's own memory is shown. The memories of others are signed.
+    Where others speak than the run's own user, nobody's own memory may colour what is decided on theirs.
     """
     parts = [part for part in standing if part.scope != "session" and (is_own or part.scope != "user")]
     texts = [(part, memory) for part in parts for memory in reversed(part.texts)]
-    lines = [line for part, memory in texts for line in _lines(_whose(part.scope_key, names), memory, reader)]
+    lines = [line for part, memory in texts for line in _lines(_whose(part.scope_key, names), memory)]
     return fit(lines, tokens=count_tokens, budget=most // _CONTEXT_SHARE)
 
 
-def _lines(whose: str, memory: Memory, reader: str | None) -> list[str]:
+def _lines(whose: str, memory: Memory) -> list[str]:
     first, *further = (sentence for line in memory.content.splitlines() for sentence in sentences(line))
-    lines = [f"[{memory.valid_from:%Y-%m-%d}; {whose}; {memory.kind}]: {first}", *further]
-    signature = unescaped_signature(memory, reader)
-    return [f"{line}{signature}" for line in lines]
+    return [f"[{memory.valid_from:%Y-%m-%d}; {whose}; {memory.kind}]: {first}", *further]
 
 
 def _shown(number: int, fact: NewMemory | SimilarFact, names: Mapping[str, str]) -> ShownFact:
     dated = fact.valid_from if isinstance(fact, NewMemory) else fact.dated
     whose = _whose(fact.scope_key, names)
-    signature = unescaped_signature(fact, None) if isinstance(fact, SimilarFact) else ""
-    return ShownFact(number, fact.content, dated, (), whose, fact.subject, signature)
+    return ShownFact(number, fact.content, dated, (), whose, fact.subject)
 
 
 def _whose(key: str, names: Mapping[str, str]) -> str:

@@ -2,17 +2,13 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from mnemic.operations.formation.candidates import shown_to_decide, standing_lines
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.recall import delta
-from mnemic.prompts.conversation import People
-from mnemic.prompts.extraction import ExtractionInput
 from mnemic.prompts.propagate import PropagateInput
 from mnemic.prompts.refine import render_ledger
 from mnemic.prompts.tools import remember_answer
@@ -21,7 +17,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.formation import Remembered, SimilarFact
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
-from mnemic.state.records import Memory, NewMemory, Standing
+from mnemic.state.records import Memory, NewMemory
 from tests.support.agents import call
 from tests.support.searching import fact, know
 from tests.support.worlds import MORNING, entry, identity, remembered, text_of
@@ -217,17 +213,7 @@ def known_fact(author: str | None) -> SimilarFact:
 def prompt_of(step: str, author: str) -> str:
     """The prompt of a step that reads the memory in a run of Bo's."""
     shared = shared_memory(author)
-    standing = Standing(scope_key="group:crew", reflections=(shared,))
     other = author if author != "bo" else None  # storage leaves the reader's own name out
-    if step == "extraction":
-        conversation: dict[str, Any] = {"lines": (), "people": People(), "guidance": "", "categories": (), "limit": 5}
-        given = ExtractionInput(**conversation, standing=(("Crew", standing),), reader="bo")
-        return given.variables()["standing"]
-    if step == "decide":
-        old = known_fact(other)
-        new = fact("Refunds are checked.", "knowledge")
-        lines = standing_lines([standing], {}, "bo", is_own=True, most=1000)
-        return "".join(shown_to_decide([new], {new.id: [old]}, {}, lines).variables().values())
     if step == "consolidation":
         given_step = WriteConsolidationInput("group", "Crew", "", [shared], 100, "", MORNING.date(), reader="bo")
         return given_step.variables()["reflections"]
@@ -236,7 +222,7 @@ def prompt_of(step: str, author: str) -> str:
     return render_ledger([entry(1, TEXT, scope_key="group:crew", author=other, said=SAID)])
 
 
-STEPS = ("extraction", "decide", "consolidation", "refinement", "propagation")
+STEPS = ("consolidation", "refinement", "propagation")
 
 
 @pytest.mark.parametrize("step", STEPS)
