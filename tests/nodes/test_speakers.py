@@ -147,7 +147,7 @@ async def test_what_assistants_and_tools_are_said_to_be_is_no_speaker(
 
 
 async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    await memory.observe(ANA, [HumanMessage(OWN, id="m1")])
+    await memory.observe(ANA.model_copy(update={"members": ("mallory",)}), [HumanMessage(OWN, id="m1")])
     edited = HumanMessage("I keep wasps.", id="m1", additional_kwargs={"user": "ana"})
     await memory.observe(MALLORY, [edited], several_speakers=True)
     assert kept(superuser) == [("ana", "I keep wasps.", "mallory")]

@@ -104,12 +104,14 @@ async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
         assert told == []
 
 
-async def test_a_session_id_opens_the_session_and_not_the_people_who_spoke_in_it(
+async def test_a_session_id_opens_the_session_to_its_members_and_not_the_people_who_spoke_in_it(
     known: Mnemic, model: LoopbackModel
 ) -> None:
-    """The host says whose session it is: who is given its id shares the session's own memories and nothing more."""
+    """The host names a session's members: they share the session's own memories and nothing more."""
     guest = identity("bo", session="s-ana")
 
+    assert await seen_by(known, guest) == {EVERYONES}
+    await known.observe(ANA.model_copy(update={"members": ("bo",)}), [])
     assert await seen_by(known, guest) == {EVERYONES, TASK}
     for one in await known.memories(ANA, ["fact"]):
         is_seen = one.content == EVERYONES
@@ -120,7 +122,7 @@ async def test_what_waits_is_formed_for_whoever_said_it_by_runs_of_its_session_a
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     """A session's messages are formed together, whoever starts the run; each user's memories stay that user's own."""
-    await memory.observe(ANA, turns(*SAID))
+    await memory.observe(ANA.model_copy(update={"members": ("bo",)}), turns(*SAID))
     assert await memory.form(BO) == []
     assert (await memory.observe(BO, turns("Well."))).pending == 1
     assert await seen_by(memory, BO) == set()
