@@ -14,7 +14,7 @@ from mnemic.operations.remember import (
     Conversation,
     checked_procedure,
     checked_sentence,
-    permitted_key,
+    permitted_place,
     store_unless_known,
 )
 from mnemic.operations.run.resources import Resources
@@ -153,19 +153,22 @@ def _checked(content: str, kind: Kind) -> str:
 async def _successor(
     resources: Resources, identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation
 ) -> NewMemory:
-    scope = split_scope_key(old.scope_key)[0]
+    scope, said = split_scope_key(old.scope_key)[0], None
     if scope in ("group", "agent"):
         # what stands in everybody's every prompt is no matter of one conversation
         wanted = "user" if old.kind in memories.STANDING and conversation is not None else scope
         draft = Draft(wanted, text, old.category, private=old.private)
-        key, _ = await permitted_key(resources, identity, draft, conversation, fallback="")
-        if key != old.scope_key:
+        place = await permitted_place(resources, identity, draft, conversation, fallback="")
+        if place.scope_key != old.scope_key:
             raise NotCorrectedError(_SHARED)
+        said = place.said
+        text = said or text
     dated = old.valid_from if old.kind == "episode" else now  # it happened when it happened
     return replace(
         new_memory(old.kind, old.category, old.scope_key, text, dated, old.subject),
         subject_user_id=old.subject_user_id,
         importance=old.importance,
         private=old.private,
+        said=said,
         source_session_id=identity.session_id,
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders.vectors import Vector
@@ -14,6 +14,7 @@ from mnemic.operations.formation.decisions import related
 from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
+from mnemic.policy.formation.proof import agrees
 from mnemic.policy.formation.sharing import Draft, is_typed
 from mnemic.policy.text.questions import only_asks
 from mnemic.policy.text.shape import new_memory, require_text
@@ -220,34 +221,59 @@ async def _memory(
 ) -> NewMemory:
     """The user's memory, or of the wider scope that is wanted where the rules of sharing let it pass."""
     own = scope_key("user", identity.user_id) if identity.user_id else ""
-    key, tags = await permitted_key(resources, identity, draft, conversation, fallback=own)
-    if not key:
+    place = await permitted_place(resources, identity, draft, conversation, fallback=own)
+    if not place.scope_key:
         raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
-    scope, owner = split_scope_key(key)
+    scope, owner = split_scope_key(place.scope_key)
+    text = place.said or draft.text
     return replace(
-        new_memory(kind, draft.category, key, draft.text, resources.now(identity)),
+        new_memory(kind, draft.category, place.scope_key, text, resources.now(identity)),
+        said=place.said,
         subject_user_id=owner if scope == "user" else None,
         private=draft.private,
-        tags=tags,
+        tags=place.tags,
         source_session_id=identity.session_id,
     )
 
 
-async def permitted_key(
+class PermittedPlace(NamedTuple):
+    """Scope key of what is remembered, and the words that others get there."""
+
+    scope_key: str
+    tags: tuple[str, ...] = ()
+    #: The typed sentence, if it is shared.
+    said: str | None = None
+
+
+async def permitted_place(
     resources: Resources, identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str
-) -> tuple[str, tuple[str, ...]]:
-    """The group's or agent's scope key where that is wanted and the rules let it pass, else the fallback; its tags."""
-    batch = conversation
-    if batch is None:  # line by line: what marks it bears is looked at, whose word it is not
-        author, said_at = display_name(identity.user_id or identity.agent_id), resources.now(identity)
-        word = Message(
-            id=uuid4(), session_id="", role="user", author=author, user_id=identity.user_id, content="", said_at=said_at
-        )
-        batch = [replace(word, content=line) for line in draft.text.splitlines()]
+) -> PermittedPlace:
+    """Return the group's or agent's scope key if the draft names it and the rules allow it, else the fallback.
+
+    The text of a model is shared only if it is a sentence that the user typed, and then in the words of that sentence.
+    """
+    said: str | None
     settings = resources.settings if draft.scope == "user" else await agent_settings(resources, identity)
-    groups = group_names(identity, {})
-    has_read_more, personal = conversation is not None, resources.categories.personal
-    resolver = ScopeResolver(batch, identity, groups, settings, personal, has_read_more=has_read_more)
-    typed = [message for message in batch if is_typed(message, {identity.user_id})]
+    groups, personal = group_names(identity, {}), resources.categories.personal
     unnumbered = draft._replace(text=_STEP_NUMBER.sub("", draft.text))
-    return resolver.resolve(unnumbered, typed, fallback=fallback)
+    if conversation is None:
+        # line by line: the marks that it bears count, and it is the caller's own word
+        batch, said = _own_lines(unnumbered.text, identity, resources), draft.text
+        resolver = ScopeResolver(batch, identity, groups, settings, personal)
+    else:
+        batch = [message for message in conversation if is_typed(message, {identity.user_id})]
+        resolver = ScopeResolver(batch, identity, groups, settings, personal)
+        proof = resolver.prove(unnumbered, batch)
+        names = [batch[-1].author, *identity.group_ids, *groups] if batch and draft.scope == "group" else []
+        said = proof.said if proof and agrees(draft.text, proof.said, names) else None
+    place = resolver.resolve(unnumbered, batch, said, fallback=fallback)
+    is_wide = place.scope_key.startswith(("group:", "agent:"))
+    return PermittedPlace(place.scope_key, place.tags, said if is_wide else None)
+
+
+def _own_lines(text: str, identity: Identity, resources: Resources) -> list[Message]:
+    author, said_at = display_name(identity.user_id or identity.agent_id), resources.now(identity)
+    word = Message(
+        id=uuid4(), session_id="", role="user", author=author, user_id=identity.user_id, content="", said_at=said_at
+    )
+    return [replace(word, content=line) for line in text.splitlines()]

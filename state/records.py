@@ -129,6 +129,8 @@ class NewMemory:
     actor_id: str | None = None
     #: Whole sentence that a member typed and that the memory rests on; None if unknown.
     said: str | None = None
+    #: Text that a model wrote, if readers get the typed sentence instead; only formation reads it.
+    draft: str | None = None
 
 
 class Supersession(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -120,13 +121,55 @@ async def close_parts(scoped: ScopedTransaction, consolidation_id: UUID, ids: Co
     await scoped.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
 
 
-async def rewrite(scoped: ScopedTransaction, old: Memory | LedgerEntry, content: str) -> None:
+async def drafts(scoped: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the texts that a model wrote, of the memories of which readers get other words."""
+    return dict(await scoped.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
+
+
+async def as_drafted(scoped: ScopedTransaction, part: StandingPart) -> StandingPart:
+    """Return what is always in context in the words of the models that wrote it, as formation reads it."""
+    memories = [memory for scope in part.scopes for memory in [*scope.texts, *scope.facts]]
+    found = await drafts(scoped, [memory.id for memory in memories])
+    if not found:
+        return part
+
+    def drafted(memory: Memory) -> Memory:
+        return replace(memory, content=found.get(memory.id, memory.content))
+
+    scopes = []
+    for scope in part.scopes:
+        scopes.append(
+            replace(
+                scope,
+                consolidation=drafted(scope.consolidation) if scope.consolidation else None,
+                core=tuple(map(drafted, scope.core)),
+                reflections=tuple(map(drafted, scope.reflections)),
+                facts=tuple(map(drafted, scope.facts)),
+            )
+        )
+    return part._replace(scopes=tuple(scopes))
+
+
+async def parts(scoped: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
+    """Return the reflections that a consolidation has taken in and still holds, oldest first."""
+    return await scoped.rows(Memory, _SQL["parts"], {"id": consolidation_id})
+
+
+async def rewrite(
+    scoped: ScopedTransaction, old: Memory | LedgerEntry, content: str, *, draft: str | None = None
+) -> None:
     """Gives a living memory that is always in context other words.
+
+    Args:
+        scoped: sees the memory.
+        old: the memory as it was read.
+        content: its new words.
+        draft: text that a model wrote, if readers get other words.
 
     Raises:
         ConcurrentChangeError: it is not the version that was read.
     """
-    values = {"id": old.id, "version": old.version, "content": content, "kinds": STANDING}
+    values = {"id": old.id, "version": old.version, "content": content, "draft": draft, "kinds": STANDING}
     await _all_or_nothing(scoped, "rewrite", values, 1)
 
 

@@ -197,18 +197,20 @@ async def _save(
 
 
 def _copy(raised: Raise) -> NewMemory:
-    """Return the memory in its own words for its new scope key."""
+    """Return the memory for its new scope key, in the words of its author, with the typed sentence of that author."""
     source = raised.memory
     new = new_memory(source.kind, source.category, raised.scope_key, source.content, source.valid_from, source.subject)
     typed = {evidence.message.id: evidence.author for evidence in raised.evidence}
     authors = list(typed.values())
+    author = source.actor_id if source.actor_id in authors else authors[0]
     return replace(
         new,
         importance=source.importance,
         provenance=source.provenance,
         source_message_ids=tuple(typed),
         relations=tuple(Relation(to_id=each, strength=1.0, relation_type="propagated_from") for each in raised.sources),
-        actor_id=source.actor_id if source.actor_id in authors else authors[0],
+        actor_id=author,
+        said=next(evidence.said for evidence in raised.evidence if evidence.author == author),
     )
 
 

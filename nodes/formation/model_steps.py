@@ -17,7 +17,7 @@ from mnemic.operations.formation.candidates import changeable_keys, shown_to_dec
 from mnemic.operations.formation.closings import without_unrelated
 from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
 from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.transcript import group_names, others_words, speakers
+from mnemic.operations.messages.transcript import group_names, speakers
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.resources import Resources
 from mnemic.operations.usage import metered
@@ -64,7 +64,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     facts, batch, settings = state["facts"], state["batch"], resources.settings
     resources = await with_agents_embedder(resources, identity)
     vectors = await embed_to_store(resources, [fact.search_text for fact in facts])
-    keys, model = changeable_keys(facts, _resolver(state, resources, identity)), resources.embedder.name
+    keys, model = changeable_keys(facts, resolver_of(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
     async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:
         stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
@@ -86,7 +86,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     facts, candidates, batch = state["facts"], state["candidates"], state["batch"]
     identity, settings, names = identity_of(runtime), resources.settings, state["names"]
     async with resources.database.scoped(identity) as scoped:
-        standing = (await memories.standing(scoped)).scopes
+        standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
     is_own = {*speakers(batch)} <= {identity.user_id}
     context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
@@ -99,7 +99,6 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
         candidates,
         related,
         closings=closings_allowed(batch, settings.closings_per_message),
-        others={"group": others_words(batch, identity, "group"), "agent": others_words(batch, identity, "agent")},
     )
     changed = {fact.id for fact in facts if outcome.facts.get(fact.id, fact).content != fact.content}
     return {
@@ -157,10 +156,10 @@ async def _drafts(
     standing: Sequence[Standing] = ()
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.scoped(identity) as scoped:
-            standing = (await memories.standing(scoped)).scopes
+            standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
     settings = resources.settings.overridden(state["overrides"])
     step_input = _step_input(state, identity, settings, resources.categories.offered, standing)
-    resolver = _resolver(state, resources, identity)
+    resolver = resolver_of(state, resources, identity)
     in_context = [memory for part in standing for memory in [*part.texts, *part.facts]]
     shown = "\n".join(message.text for message in step.messages(step_input))
 
@@ -179,7 +178,8 @@ async def _drafts(
     return builder
 
 
-def _resolver(state: FormationState, resources: Resources, identity: Identity) -> ScopeResolver:
+def resolver_of(state: FormationState, resources: Resources, identity: Identity) -> ScopeResolver:
+    """Return the rules of sharing for the batch of a run."""
     settings = resources.settings.overridden(state["overrides"])
     groups, personal = group_names(identity, state["names"]), resources.categories.personal
     return ScopeResolver(state["batch"], identity, groups, settings, personal)

@@ -10,6 +10,7 @@ from uuid import UUID
 from langgraph.runtime import Runtime
 
 from mnemic.models.embedders.vectors import Vector
+from mnemic.nodes.formation.model_steps import resolver_of
 from mnemic.operations.embedding import embed_later, embed_to_store, with_agents_embedder
 from mnemic.operations.formation.decisions import repeats_of
 from mnemic.operations.formation.selection import (
@@ -49,6 +50,9 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     new, closing = within_cap(drafted, state["closing"], state["max_writes"])
     account = crowded_out(state["account"], drafted, new)
     accounted_for = accounted(batch, account)
+    resolver = resolver_of(state, resources, identity)
+    new = [resolver.published(memory) for memory in new]
+    closing = _without_merged(new, closing)
     new = related_to_living(new, closing)
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings, refused=account.open)
     forgotten = accounted_for - {message.id for message in kept}
@@ -90,6 +94,12 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     if has_pending_vectors:
         embed_later(resources, identity, also=keys)
     return update
+
+
+def _without_merged(new: Sequence[NewMemory], closing: Sequence[Supersession]) -> list[Supersession]:
+    """Return the closings without facts whose words hold on in a merged text that others do not get."""
+    reworded = {memory.id for memory in new if memory.draft is not None}
+    return [row for row in closing if row.until is not None or row.new_id not in reworded]
 
 
 async def _with_embedder(state: FormationState, resources: Resources, identity: Identity) -> Resources:

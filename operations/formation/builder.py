@@ -1,6 +1,6 @@
 """Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure.
 
-A model's word on a wide scope counts only through the rules of `policy.formation.sharing`.
+A model's word on a wide scope counts only through the rules of `policy.formation.sharing` and `policy.formation.proof`.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.operations.formation.selection import crowded_out
-from mnemic.operations.messages.transcript import others_words, own_words, speakers
+from mnemic.operations.messages.transcript import own_words, speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.policy.categories import Categories
 from mnemic.policy.formation.grounding import (
@@ -20,7 +20,8 @@ from mnemic.policy.formation.grounding import (
     is_taken_up,
     joined_digits,
 )
-from mnemic.policy.formation.sharing import Draft, is_typed, may_share, says_only
+from mnemic.policy.formation.proof import Proof, confidential_spans, find_proof, shared_wording
+from mnemic.policy.formation.sharing import Draft, is_typed, may_share
 from mnemic.policy.text.shape import clean_text, clip_text, new_memory
 from mnemic.policy.text.words import folded_words
 from mnemic.policy.text.writing import Verdict, check_text
@@ -34,6 +35,7 @@ from mnemic.prompts.extraction import (
 )
 from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, Flaw, unusable_drafts
+from mnemic.state.attribution import is_shared
 from mnemic.state.formation import Account, Repeat
 from mnemic.state.graphs import FormationState, Spent
 from mnemic.state.identity import Identity, Scope, scope_key
@@ -78,17 +80,32 @@ class ScopeResolver:
     settings: Settings
     #: Categories that are a person's own.
     personal: Set[str]
-    #: Whether who writes the texts has read more than the batch: what it recalled, its instructions, summaries. Then
-    #: only what the user said is shared, and not all that nobody else in the batch said.
-    has_read_more: bool = False
 
-    def resolve(self, draft: Draft, sources: Sequence[Message], *, fallback: str) -> Place:
-        """Group or agent where the draft says so and the rules let it pass, else the fallback.
+    def prove(self, draft: Draft, sources: Sequence[Message], confidential: Set[str] = frozenset()) -> Proof | None:
+        """Return the sentence, typed by a person who may speak for the scope, that a draft rests on.
 
-        What would be everybody's, but for its user who does not teach the agent, is kept there as a candidate.
+        Args:
+            draft: one of the user's may become the group's later.
+            sources: the messages that it cites.
+            confidential: sentences that private memories rest on.
+        """
+        members = self.identity.may_speak_for("agent" if draft.scope == "agent" else "group")
+        typed = [message for message in sources if is_typed(message, members)]
+        return find_proof(draft.text, typed, self.batch, confidential)
+
+    def resolve(self, draft: Draft, sources: Sequence[Message], said: str | None, *, fallback: str) -> Place:
+        """Return the group's or agent's scope key if the draft names it and the rules of sharing allow it.
+
+        A draft for everybody by a user who does not teach the agent stays with the user as a candidate.
+
+        Args:
+            draft: the text and its scope.
+            sources: the messages that it cites.
+            said: the typed sentence that it rests on, if there is one.
+            fallback: scope key of a draft that is not shared.
         """
         owner, members = self._owner(draft), self.identity.may_speak_for(draft.scope)
-        if owner is None or not may_share(draft, sources, members, self.personal) or not self._was_said(draft):
+        if owner is None or said is None or not may_share(draft, sources, members, self.personal):
             return Place(fallback)
         if draft.scope == "agent" and not self._teaches:
             return Place(fallback, (CANDIDATE,))
@@ -111,18 +128,25 @@ class ScopeResolver:
         """The scope keys of the groups whose fact it might be, too."""
         sources = [message for message in self.batch if message.id in fact.source_message_ids]
         draft = Draft("group", fact.content, fact.category, fact.private)
-        numbers = range(1, len(self.identity.group_ids) + 1)
-        places = (self.resolve(draft._replace(group=number), sources, fallback="") for number in numbers)
-        return [place.scope_key for place in places if place.scope_key]
+        keys: list[str] = []
+        for number in range(1, len(self.identity.group_ids) + 1):
+            key, _ = self.resolve(draft._replace(group=number), sources, fact.said, fallback="")
+            if key:
+                keys.append(key)
+        return keys
 
-    def _was_said(self, draft: Draft) -> bool:
-        members = self.identity.may_speak_for(draft.scope)
-        typed = [message for message in self.batch if is_typed(message, members)]
-        own = [words for message in typed for words in (message.author, message.typed_text)]
-        others = None if self.has_read_more else others_words(self.batch, self.identity, draft.scope)
-        return says_only(
-            draft.text, [*own, *self.identity.group_ids, *self.groups], others, is_for_all=draft.scope == "agent"
-        )
+    def published(self, memory: NewMemory) -> NewMemory:
+        """Return a memory with the words that its readers get: of a shared one a proven text or the typed sentence."""
+        if not is_shared(memory.scope_key):
+            return replace(memory, said=None)
+        if memory.said is None:
+            raise ValueError(f"the shared memory {memory.id} has no typed sentence")
+        names: list[str] = []
+        if memory.scope_key.startswith("group:"):
+            authors = [message.author for message in self.batch if message.user_id == memory.actor_id]
+            names = [*authors[:1], *self.identity.group_ids, *self.groups]
+        content, draft = shared_wording(memory.content, memory.said, names)
+        return replace(memory, content=content, draft=draft)
 
 
 @dataclass
@@ -149,18 +173,31 @@ class MemoryBuilder:
     checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
     #: Drafts that were refused, by what was wrong with them.
     refused: Counter[str] = field(default_factory=Counter)
+    #: Typed sentences that private drafts rest on.
+    _confidential: set[str] = field(default_factory=set)
     _cited: set[UUID] = field(default_factory=set)
     _open: set[UUID] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Take up the sentences of private facts that were formed from the same messages."""
+        by_id = {message.id: message for message in self.resolver.batch}
+        for memory in self.known:
+            if isinstance(memory, NewMemory) and memory.private:
+                sources = [by_id[place] for place in memory.source_message_ids if place in by_id]
+                self._confidential |= confidential_spans(memory.content, own_words(sources))
 
     def add_facts(self, output: ExtractFactsOutput) -> None:
         """Facts, each its owner's, or of a wider scope."""
         self.private = self.private or any(draft.private for draft in output.facts)
+        self._note_confidential(output.facts)
         for draft in output.facts:
             if fact := self._made(draft, draft.scope):
                 self._keep(fact)
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
         """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
+        for scope in _WIDEST_FIRST:
+            self._note_confidential(getattr(output, scope))
         for scope in _WIDEST_FIRST:
             for draft in getattr(output, scope):
                 self._add_reflection(scope, draft)
@@ -169,6 +206,7 @@ class MemoryBuilder:
 
     def add_observations(self, output: ExtractObservationsOutput) -> None:
         """Reflections of a single call; they stand for facts, too, and may be longer. The widest scope first."""
+        self._note_confidential(output.observations)
         for draft in sorted(output.observations, key=lambda draft: _WIDEST_FIRST.index(draft.scope)):
             self._add_reflection(draft.scope, draft)
 
@@ -228,26 +266,39 @@ class MemoryBuilder:
             self._keep(memory)
 
     def _add_episode(self, text: str) -> None:
-        """At most one; of several people it is the group's where the rules of sharing let it pass."""
+        """Keep at most one; of several people it is the session's, for no typed sentence proves a summary."""
         batch = self.resolver.batch
         said = [message.content for message in batch if message.role != "attachment"]
         problem = _FROM_ATTACHMENT if Attachments.of(batch, said).supply(text, ()) else None
         content = self._take(check_text(text, kind="episode"), (), problem)
         if content is None:
             return
-        private = self.private or any(memory.private for memory in self.memories.values())
         who = speakers(batch)
         key = self._own_key(who[0] if len(who) == 1 else None)
-        if len(who) != 1:
-            members = self.resolver.identity.may_speak_for("group")
-            typed = [message for message in batch if is_typed(message, members)]
-            key = self.resolver.resolve(Draft("group", content, "event", private), typed, fallback=key).scope_key
         self._keep(self._memory("episode", key, content, batch[-1:]))
+
+    def _note_confidential(self, drafts: Sequence[FactDraft | ReflectionDraft]) -> None:
+        """Note the sentences of private drafts before any draft is made: nothing that is shared may quote them."""
+        for draft in drafts:
+            if draft.private:
+                self._confidential |= confidential_spans(draft.content, own_words(self._sources(draft)))
+
+    def _sources(self, draft: FactDraft | ReflectionDraft) -> list[Message]:
+        batch = self.resolver.batch
+        return [message for number, message in enumerate(batch, start=1) if number in draft.messages]
+
+    def _proof(self, draft: Draft, sources: Sequence[Message], owner: str | None) -> Proof | None:
+        """Return the typed sentence of a draft; one of the user's rests on the user's own words alone."""
+        if not self.resolver.identity.group_ids and draft.scope != "agent":
+            return None
+        if draft.scope == "user":
+            sources = [message for message in sources if message.user_id == owner]
+        return self.resolver.prove(draft, sources, self._confidential)
 
     def _made(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> NewMemory | None:
         """The draft as a memory, in this scope where it may have it, else its owner's; None where it is refused."""
         fact = draft if isinstance(draft, FactDraft) else None
-        sources = [message for number, message in enumerate(self.resolver.batch, start=1) if number in draft.messages]
+        sources = self._sources(draft)
         owner = next((message.user_id for message in sources if message.user_id), self.resolver.identity.user_id)
         if scope == "session":
             owner = None
@@ -264,7 +315,8 @@ class MemoryBuilder:
         subject = ""
         if fact:
             subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
-        key, tags = self.resolver.resolve(wanted, sources, fallback=own_key)
+        proof = self._proof(wanted, sources, owner)
+        key, tags = self.resolver.resolve(wanted, sources, proof and proof.said, fallback=own_key)
         return replace(
             self._memory("fact" if fact else "reflection", key, text, sources, subject),
             subject_user_id=owner if fact and key == own_key else self._named(subject),
@@ -272,7 +324,8 @@ class MemoryBuilder:
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
             tags=tags,
-            actor_id=owner,
+            actor_id=proof.author if proof and key != own_key else owner,
+            said=proof and proof.said,
             provenance=fact.provenance if fact else "inferred",
         )
 

@@ -3,7 +3,7 @@
 Whatever cannot be trusted of a decision becomes ADD.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import mul
@@ -13,14 +13,15 @@ from uuid import UUID
 from mnemic.operations.formation.candidates import Candidates, concerned
 from mnemic.operations.messages.transcript import own_words
 from mnemic.policy.formation.bands import Bands, band_of_pair
-from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, says_only
+from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt
 from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import search_text
 from mnemic.policy.text.writing import check_text
 from mnemic.prompts.extraction import Decision
+from mnemic.state.attribution import is_shared
 from mnemic.state.formation import Repeat, SimilarFact, Twin
 from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Scope, display_name, split_scope_key
+from mnemic.state.identity import display_name
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 
@@ -172,7 +173,6 @@ def apply_decisions(
     decisions: Iterable[Decision],
     *,
     closings: int,
-    others: Mapping[Scope, Sequence[str]],
 ) -> Outcome:
     """Applies the first decision on each fact that the step was asked about.
 
@@ -184,7 +184,6 @@ def apply_decisions(
         candidates: what each may change; a decision may name nothing else.
         decisions: what the step answered.
         closings: most facts that contradictions may close in this run.
-        others: by scope, what of the batch nobody typed who may speak for it.
     """
     outcome = Outcome({fact.id: fact for fact in facts}, closings)
     first = {decision.fact: decision for decision in reversed(list(decisions))}
@@ -205,10 +204,10 @@ def apply_decisions(
             placed, ended = _placed(fact, still_open)
             is_one_scope = {old.scope_key for old in ended} == {placed.scope_key}
             # with what still holds of what has ended, where it can be said
-            whole = _updated(placed, decision.text, ended, others) if is_one_scope else None
+            whole = _updated(placed, decision.text, ended) if is_one_scope else None
             outcome.close(outcome.allowed(ended), whole or placed, known.values())
         elif decision.event == "UPDATE" and is_free and own == named and own:
-            updated = _updated(fact, decision.text, named, others) or fact
+            updated = _updated(fact, decision.text, named) or fact
             holding = {old.id for old in named if not missing_details([old.content], updated.content)}
             closed = _renewed(outcome, named, updated) if updated is not fact else []
             outcome.close(closed, updated, known.values(), holding)
@@ -242,23 +241,18 @@ def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory)
     return first and first + outcome.allowed(named[1:])
 
 
-def _updated(
-    fact: NewMemory, text: str, named: Sequence[SimilarFact], others: Mapping[Scope, Sequence[str]]
-) -> NewMemory | None:
-    """The fact with the merged text; None where that brings in what nobody said, or loses what the new fact says.
+def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact]) -> NewMemory | None:
+    """Return the fact with the merged text, or None if that adds what was not said, or loses what the new fact says.
 
-    A text for a group or an agent passes the rules of sharing anew: it is not the one that passed.
+    Readers of a group or an agent get the typed sentence of the new fact: `ScopeResolver.published`.
     """
     checked = check_text(text, kind="fact").text
-    own = [fact.content, *(old.content for old in named)]
-    known = " ".join(own)
+    known = " ".join([fact.content, *(old.content for old in named)])
     if checked is None or missing_details([checked], known) or missing_details([fact.content], checked):
         return None
     private = fact.private or any(old.private for old in named)
-    scope = split_scope_key(fact.scope_key)[0]
-    is_marked = private or has_contact_data(checked) or imitates_prompt(checked)
-    may_share = not is_marked and says_only(checked, own, others.get(scope, ()), is_for_all=scope == "agent")
-    if scope in others and not may_share:
+    may_share = not (private or has_contact_data(checked) or imitates_prompt(checked))
+    if is_shared(fact.scope_key) and not may_share:
         return None
     return replace(
         fact,

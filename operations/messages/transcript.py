@@ -7,10 +7,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from mnemic.operations.messages.parts import attached_text, is_written, read_part
-from mnemic.policy.formation.sharing import is_typed
 from mnemic.policy.text.shape import whole_characters
 from mnemic.prompts.supervise import ANSWERED, ATTACHED, NOT_ANSWERED, WORDLESS
-from mnemic.state.identity import Identity, Scope, display_name, scope_key
+from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Message
 
 #: What providers take in no name, and how long one may be: a display name would end the thread for good.
@@ -21,12 +20,6 @@ _MAX_NAME_CHARS = 64
 def own_words(sources: Iterable[Message]) -> list[Message]:
     """Return the messages with text that a user typed; only sharing depends on whether that text was pasted."""
     return [message for message in sources if message.typed_text]
-
-
-def others_words(messages: Iterable[Message], identity: Identity, scope: Scope) -> list[str]:
-    """What nobody typed who may speak for the scope: others, the assistant, tools, pasted documents."""
-    members = identity.may_speak_for(scope)
-    return [message.content for message in messages if not is_typed(message, members)]
 
 
 def speakers(messages: Iterable[Message]) -> list[str]:

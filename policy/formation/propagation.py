@@ -1,17 +1,12 @@
 """Rules on memories that are raised to a group or to all users: typed sentences decide, and no model."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from mnemic.policy.formation.sharing import Draft, content_tokens, is_typed, may_share
-from mnemic.policy.text.details import details
-from mnemic.policy.text.questions import is_question, spoken_sentences
-from mnemic.policy.text.words import folded_words, stem
+from mnemic.policy.formation.proof import Proof, agrees, spans
+from mnemic.policy.formation.sharing import Draft, is_typed, may_share
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
-
-#: Letters of a word that both authors must have typed of a memory for all users. Shorter ones are mostly articles.
-_LONG_WORD: Final = 4
 
 
 class Claim(NamedTuple):
@@ -22,9 +17,10 @@ class Claim(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A message with a typed sentence that covers a whole text."""
+    """A message with a typed sentence that a text agrees with."""
 
     message: Message
+    said: str
     #: Of the memory that rests on the message.
     scope_key: str
 
@@ -37,7 +33,7 @@ class Evidence(NamedTuple):
 def group_evidence(
     claim: Claim, group: str, session_groups: Mapping[str, str], names: Sequence[str], personal: Set[str]
 ) -> list[Evidence]:
-    """Return the messages that prove that a user's memory may be raised to a group; none if it may not.
+    """Return the sentences that prove that a user's memory may be raised to a group; none if it may not.
 
     Args:
         claim: the memory of the user.
@@ -56,7 +52,7 @@ def group_evidence(
 
 
 def agent_evidence(text: str, claim: Claim, personal: Set[str]) -> list[Evidence]:
-    """Return the messages of a claim whose authors typed all of a text; none if the claim may not be raised."""
+    """Return the sentences of a claim that a text agrees with; none if the claim may not be raised."""
     typed = [message for message in claim.messages if is_typed(message, {message.user_id})]
     return _permitted(claim, "agent", _proofs(text, typed, None), personal)
 
@@ -80,61 +76,28 @@ def independent_pair(
     return None
 
 
-def covers(sentence: str, text: str, names: Sequence[str] = ()) -> bool:
-    """Return whether a typed sentence covers a text.
-
-    Each telling word of the text is in the sentence; without names, each word of at least four letters. Names, numbers
-    and negations agree both ways. A question covers nothing.
-
-    Args:
-        sentence: typed by a user.
-        text: of a memory.
-        names: words that the text may have beside those of the sentence.
-    """
-    claimed = content_tokens(text) or content_tokens(text, 1)
-    if not claimed or is_question(sentence):
-        return False
-    if not names and _long_words(text) - _long_words(sentence):
-        return False
-    said, in_text = details(sentence), details(text)
-    allowed = content_tokens("\n".join([sentence, *names]), 1)
-    known = content_tokens("\n".join([text, *names]), 1)
-    return (
-        claimed <= allowed
-        and set(said.numbers) == set(in_text.numbers)
-        and said.negated == in_text.negated
-        and content_tokens(" ".join(said.names), 1) <= known
-    )
-
-
-def _long_words(text: str) -> set[str]:
-    """Return the stems of all words but the shortest: `after` is a function word, and differs from `before`."""
-    return {stem(word) for word in folded_words(text) if len(word) >= _LONG_WORD}
-
-
-def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) -> list[Message]:
-    """Return the messages with a sentence that covers a text.
+def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) -> list[Proof]:
+    """Return the typed sentences that a text agrees with.
 
     Args:
         text: of a memory.
         typed: messages of users.
         names: words that count as typed, with the author's name; None for the agent scope: neither counts.
     """
-    found = []
+    found: list[Proof] = []
     for message in typed:
         allowed = () if names is None else (message.author, *names)
-        if any(covers(sentence, text, allowed) for sentence in spoken_sentences(message.typed_text)):
-            found.append(message)
+        found += [Proof(message, said) for said in spans(message.typed_text) if agrees(text, said, allowed)]
     return found
 
 
-def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Message], personal: Set[str]) -> list[Evidence]:
+def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Set[str]) -> list[Evidence]:
     memory = claim.memory
     draft = Draft(scope, memory.content, memory.category, memory.private)
-    authors = {message.user_id for message in proofs}
-    if not may_share(draft, proofs, authors, personal):
+    authors = {proof.author for proof in proofs}
+    if not may_share(draft, [proof.message for proof in proofs], authors, personal):
         return []
-    return [Evidence(message, memory.scope_key) for message in proofs]
+    return [Evidence(proof.message, proof.said, memory.scope_key) for proof in proofs]
 
 
 def _of_two_groups(first: Evidence, second: Evidence) -> bool:

@@ -36,8 +36,6 @@ _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}")
 _TELLS_NOTHING = FUNCTION_WORDS | DATE_WORDS
 #: Where words are not set apart, or bear endings of one sign.
 _PAIRED = pattern(r"[\u0900-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]")
-#: Shorter words join others in every language, and say little by themselves.
-TELLING_CHARS = 5
 
 #: Below this many characters a message is taken for the user's own words, unless it says that it is forwarded.
 MIN_PASTED_CHARS = 600
@@ -76,8 +74,8 @@ def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]
     """Whether a memory may have group or agent scope; else it belongs to its user, whatever a model says.
 
     It must not be private or of one of the personal categories, be without contact data, and rest on what these members
-    typed: on no part of a prompt, and not on others, a tool, the assistant or a pasted document alone. That it says no
-    more than what members typed is for `says_only` to tell.
+    typed: on no part of a prompt, and not on others, a tool, the assistant or a pasted document alone. What others read
+    of it is a typed sentence: `policy.formation.proof`.
     """
     if draft.private or draft.category in personal or has_contact_data(draft.text):
         return False
@@ -88,32 +86,6 @@ def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]
 def is_typed(message: Message, members: Set[str | None]) -> bool:
     """Return whether one of these members typed text in the message; pasted text and attachments do not count."""
     return bool(message.typed_text) and message.user_id in members and not is_pasted(message.typed_text)
-
-
-def says_only(text: str, own: Sequence[str], others: Sequence[str] | None, *, is_for_all: bool = False) -> bool:
-    """Whether a text says what its speaker said, and not what stands with others alone.
-
-    Which messages a text rests on is the model's own word. At least half of what a text tells has to stand in its
-    speaker's words. Of the rest nothing stands in those of others: a tool's claim, set behind words that a user
-    did say, would else be everyone's as if that user had made it. What is for a group may borrow one word or a quarter,
-    but no name and no number: of 121 drafts that a careful reader gave to a team, an eighth shared a plain word
-    with the assistant's summary alone.
-
-    Args:
-        text: the memory.
-        own: what its speaker said.
-        others: what all others said; None: its writer has read more than is known, so that all has to be the speaker's.
-        is_for_all: it would be everybody's.
-    """
-    said = content_tokens("\n".join(own), 1)
-    claimed = content_tokens(text) or content_tokens(text, 1)
-    if others is None:
-        return not (content_tokens(text, TELLING_CHARS) or claimed) - said
-    unsaid = claimed - said
-    borrowed = unsaid & content_tokens("\n".join(others), 1)
-    most = 0 if is_for_all else max(1, len(claimed) // 4)
-    named = content_tokens(" ".join(details(text).names), 1) | {token for token in unsaid if not token.isalpha()}
-    return 2 * len(unsaid) <= len(claimed) and len(borrowed) <= most and borrowed.isdisjoint(named)
 
 
 def content_tokens(text: str, least: int = 3) -> frozenset[str]:

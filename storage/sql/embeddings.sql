@@ -25,7 +25,7 @@ returning e.item_id, e.piece, e.kind;
 select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, i.utc_offset, md5(i.content)::uuid as content_hash
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(kinds)s::text[]) as c(item_id, piece, kind)
  cross join lateral (
-       select subject, content, valid_from as dated, utc_offset from memories
+       select subject, coalesce(draft, content) as content, valid_from as dated, utc_offset from memories
         where c.kind <> 'message' and agent_id = %(agent_id)s and id = c.item_id and scope_key = any(%(scope_keys)s)
           and state <> 'purged'
        union all

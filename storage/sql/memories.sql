@@ -9,13 +9,14 @@ with given as (
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
                 search_text text, importance smallint, private boolean, tags text[], provenance text, valid_from timestamptz,
                 utc_offset smallint, source_session_id text, source_message_ids uuid[], relations jsonb, actor_id text,
-                said text)) as g(vec)
+                said text, draft text)) as g(vec)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance,
-                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, run_id, said)
+                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, run_id, said,
+                          draft)
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
            tags, provenance, valid_from, utc_offset, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s,
-           said
+           said, draft
       from given order by id
     on conflict do nothing
     returning id, scope_key, kind, category
@@ -57,10 +58,10 @@ on conflict do nothing;
 -- twins --
 -- The living memory that says the same as each of these, whatever embedding model it was indexed with.
 select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(memories)s)
-       as g(id uuid, kind text, scope_key text, subject_user_id text, content text)
+       as g(id uuid, kind text, scope_key text, subject_user_id text, content text, draft text)
   join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.scope_key = g.scope_key
        and m.subject_user_id is not distinct from g.subject_user_id and m.kind = g.kind and m.state = 'active'
-       and m.content_hash = md5(g.content)::uuid;
+       and m.content_hash = md5(coalesce(g.draft, g.content))::uuid;
 
 -- supersede --
 -- Closes facts that others replace, if they are still as they were read. What is only put into other words has no end.
@@ -86,7 +87,7 @@ returning id;
 -- person's own affair. What was said anew holds, and so does what was put into other words. Looked up row by row, as in
 -- insert. The order is the same every time, and so are the prompts: the moments of one operation come in any order.
 with recursive part as materialized (
-    select id, scope_key, content, true as is_waiting, '-infinity'::timestamptz as written from memories
+    select id, scope_key, coalesce(draft, content) as content, true as is_waiting, '-infinity'::timestamptz as written from memories
      where agent_id = %(agent_id)s and scope_key = any(%(keys)s) and state = 'active' and kind = 'reflection'
        and not protected
     union all
@@ -97,9 +98,11 @@ with recursive part as materialized (
              from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by seq desc) as is_undone
                      from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
      cross join lateral (
-           select id, content, protected from memories where agent_id = %(agent_id)s and consolidated_into = c.id
+           select id, coalesce(draft, content) as content, protected from memories
+            where agent_id = %(agent_id)s and consolidated_into = c.id
            union all
-           select id, content, protected from memories where agent_id = %(agent_id)s and superseded_by = c.id offset 0) as r
+           select id, coalesce(draft, content), protected from memories
+            where agent_id = %(agent_id)s and superseded_by = c.id offset 0) as r
      where c.agent_id = %(agent_id)s and c.scope_key = any(%(keys)s) and c.state = 'active'
        and c.kind = 'consolidation' and not c.protected and not r.protected
 ), drawn(part_id, id) as (
@@ -117,9 +120,9 @@ with recursive part as materialized (
            select from_id from relations where agent_id = %(agent_id)s and to_id = d.id
               and relation_type in ('merged_from', 'same_as') offset 0) as n(id)
 )
-select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.content,
+select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coalesce(f.draft, f.content) as content,
        e.since, e.utc_offset,
-       (select n.content from memories n
+       (select coalesce(n.draft, n.content) from memories n
          where n.agent_id = %(agent_id)s and n.id = f.superseded_by and n.scope_key = any(%(scope_keys)s)
            and n.state = 'active' and n.kind = 'fact'
            and (p.scope_key like 'user:%%' or n.scope_key = p.scope_key
@@ -140,7 +143,7 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, f.co
                       and r.relation_type in ('merged_from', 'same_as'))
    and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
                       and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
- order by local_time(e.since, e.utc_offset)::date, f.content collate "C", p.id;
+ order by local_time(e.since, e.utc_offset)::date, coalesce(f.draft, f.content) collate "C", p.id;
 
 -- close_parts --
 -- Texts that rested on what no longer holds have gone into the consolidation that was told so, and are searched no more.
@@ -166,9 +169,20 @@ update memories m set state = 'soft_deleted'
 
 -- rewrite --
 -- What is always in context, in other words, if it is still the version that was read; its entries follow by trigger.
-update memories set content = %(content)s
+update memories set content = %(content)s, draft = %(draft)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active' and kind = any(%(kinds)s)
 returning id;
+
+-- drafts --
+-- Of these memories the texts that a model wrote, if readers get other words.
+select id, draft from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and draft is not null;
+
+-- parts --
+-- What a consolidation has taken in and still holds, oldest first.
+select {memory} from memories
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and consolidated_into = %(id)s and state = 'absorbed'
+ order by valid_from, id;
 
 -- find --
 -- A memory by its id, whatever its state.
@@ -250,7 +264,7 @@ with /*more*/told as materialized (
            as n(vec, scope_keys, subject, user_id, category, content, place)
 )
 select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.subject_user_id, m.category,
-       m.content, m.valid_from as dated, m.utc_offset, m.protected, m.private, m.importance::integer,
+       /*more*/coalesce(m.draft, /*end*/m.content/*more*/) as content/*end*/, m.valid_from as dated, m.utc_offset, m.protected, m.private, m.importance::integer,
        case when m.provenance <> 'consolidated' and m.actor_id is distinct from %(reader_id)s then m.actor_id end as author,
        m.said,
        coalesce(1 - e.distance, 0) as similarity

@@ -184,7 +184,7 @@ async def test_of_500_private_facts_none_is_raised_by_a_model_that_always_says_s
 
     # without the rule they leak
     def anything(claim: Claim, *_: Any) -> list[Evidence]:
-        return [Evidence(message, claim.memory.scope_key) for message in claim.messages]
+        return [Evidence(message, message.content, claim.memory.scope_key) for message in claim.messages]
 
     monkeypatch.setattr(raising, "group_evidence", anything)
     superuser.execute("update mnemic.scopes set propagated_seq = 0")
@@ -282,6 +282,11 @@ EVIDENCE = {
     "in other words around it": (
         Teller("ana", CREW, "group:crew"),
         Teller("bo", BOARD, "group:board", "Here, too, invoices are paid thirty days after delivery."),
+        0,
+    ),
+    "with another article": (
+        Teller("ana", CREW, "group:crew"),
+        Teller("bo", BOARD, "group:board", "Our invoices are paid thirty days after the delivery!"),
         1,
     ),
     "one person in two groups": (Teller("ana", CREW, "group:crew"), Teller("ana", BOARD, "group:board"), 0),

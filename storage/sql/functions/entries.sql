@@ -32,7 +32,7 @@ return moment at time zone 'UTC' + utc_offset * interval '1 minute';
 create function indexed_text(m memories) returns text
 language sql stable set search_path = mnemic, pg_temp as $$
     select '[' || to_char(local_time(m.valid_from, m.utc_offset), 'FMDD FMMonth YYYY') || '] '
-           || case when m.subject <> '' then m.subject || ': ' else '' end || m.content
+           || case when m.subject <> '' then m.subject || ': ' else '' end || coalesce(m.draft, m.content)
 $$;
 
 -- When to ask for a vector that was refused so often: a minute later, then four times as long each time, up to a day.

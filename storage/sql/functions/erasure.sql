@@ -9,7 +9,7 @@ language plpgsql security definer set search_path = mnemic, pg_temp
 begin
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
-       set state = 'purged', content = '', subject = '', said = null, tags = null, protected = false,
+       set state = 'purged', content = '', subject = '', said = null, draft = null, tags = null, protected = false,
            pinned = false, utc_offset = 0, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
      where agent_id = p_agent and id = any(p_memories);
     delete from history_contents c using history h

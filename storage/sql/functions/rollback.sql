@@ -324,7 +324,8 @@ begin
                superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
                valid_from = f.valid_from, utc_offset = f.utc_offset, valid_until = f.valid_until, purge_at = f.purge_at,
                source_session_id = f.source_session_id, run_id = f.run_id,
-               actor_id = f.actor_id, role = f.role, said = f.said
+               actor_id = f.actor_id, role = f.role, said = f.said,
+               draft = f.draft
           from unnest(finals) as f
          where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
     end loop;

@@ -110,7 +110,7 @@ create table memories (
     subject_user_id    text,
     category           text not null,
     content            text not null,
-    content_hash       uuid not null generated always as (md5(content)::uuid) stored,
+    content_hash       uuid not null generated always as (md5(coalesce(draft, content))::uuid) stored,
     tokens             integer not null generated always as ((char_length(content) + 3) / 4) stored,
     importance         smallint not null check (importance between 1 and 5),
     pinned             boolean not null default false,
@@ -137,8 +137,11 @@ create table memories (
     role               text,
     -- whole sentence that a member typed and that the memory rests on; others see it with the memory
     said               text,
+    -- text that a model wrote where readers get the typed sentence instead: formation reads it, and it is indexed
+    draft              text,
     primary key (agent_id, id),
     constraint memories_said_check check (state <> 'purged' and octet_length(said) <= 8192 or said is null),
+    constraint memories_draft_check check (state <> 'purged' and octet_length(draft) <= 8192 or draft is null),
     -- an erased memory keeps its row: neither words nor a subject are left in it
     constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= 8192),
     check (kind <> 'fact' or scope_key not like 'session:%'),
