@@ -7,7 +7,7 @@ from uuid import UUID
 from langgraph.runtime import Runtime
 
 from mnemic.models.structured import run_step
-from mnemic.operations.consolidation import judged
+from mnemic.operations.consolidation import NOTHING_HOLDS, judged, typed_sentences
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
@@ -16,6 +16,7 @@ from mnemic.operations.usage import metered
 from mnemic.policy.prices import spent_on
 from mnemic.policy.text.shape import clean_text, new_memory
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
+from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Spent
@@ -71,7 +72,7 @@ async def _due(scoped: ScopedTransaction, key: str, resources: Resources, *, for
 
     What no longer holds must not stay in context until enough has come together.
     """
-    part = await memories.standing(scoped)
+    part = await memories.as_drafted(scoped, await memories.standing(scoped))
     own = (await scopes.scope_settings(scoped)).get(key) or ScopeSettings(scope_key=key)
     standing = next((scope for scope in part.scopes if scope.scope_key == key), None)
     if standing is None or not own.is_active or (standing.consolidation and standing.consolidation.protected):
@@ -169,7 +170,7 @@ async def save_consolidation(
         await scoped.begin_operation("consolidation", meta={"kept_share": state["kept_share"]})
         if _told(await memories.outdated(scoped, [lease.scope_key], personal), reflections) != state["outdated"]:
             raise ConcurrentChangeError
-        consolidation_id = await _write(scoped, state)
+        consolidation_id = await _write(scoped, state, await _shared_text(scoped, state))
         await memories.absorb(scoped, consolidation_id, [row.id for row in reflections if row.id not in outdated])
         await memories.close_parts(scoped, consolidation_id, outdated)
         await leases.finish(scoped, lease)
@@ -183,14 +184,29 @@ async def save_consolidation(
     return {"outcome": "saved", "absorbed": len(reflections)}
 
 
-async def _write(scoped: ScopedTransaction, state: ConsolidationState) -> UUID:
+async def _shared_text(scoped: ScopedTransaction, state: ConsolidationState) -> str | None:
+    """Return what the readers of a shared scope key get instead of the model's text, or None if one person reads it."""
+    key, current = state["scope_key"], state["current"]
+    if not is_shared(key):
+        return None
+    ended = {row.part_id for row in state["outdated"]}
+    taken = {memory.id for memory in state["reflections"]} - ended
+    parts = await memories.parts(scoped, current.id) if current else []
+    for scope in (await memories.standing(scoped)).scopes:
+        parts += [memory for memory in scope.reflections if memory.id in taken]
+    kept = [memory for memory in parts if memory.id not in ended]
+    return typed_sentences(kept, state["word_limit"]) or NOTHING_HOLDS
+
+
+async def _write(scoped: ScopedTransaction, state: ConsolidationState, shared: str | None) -> UUID:
+    text, draft = (state["text"], None) if shared is None else (shared, state["text"])
     if current := state["current"]:
-        await memories.rewrite(scoped, current, state["text"])
+        await memories.rewrite(scoped, current, text, draft=draft)
         return current.id
     key, since = state["scope_key"], min(memory.valid_from for memory in state["reflections"])
     category = "profile" if split_scope_key(key)[0] == "user" else "knowledge"
-    new = new_memory("consolidation", category, key, state["text"], since, state["owner"])
-    first = replace(new, provenance="consolidated")
+    new = new_memory("consolidation", category, key, text, since, state["owner"])
+    first = replace(new, provenance="consolidated", draft=draft)
     if not await memories.insert(scoped, [first], model="", vectors={}, run_id=None):
         raise ConcurrentChangeError
     return first.id

@@ -17,11 +17,16 @@ from mnemic.prompts.write_consolidation import (
     TOO_LONG,
     WriteConsolidationInput,
 )
-from mnemic.state.records import Outdated
+from mnemic.state.identity import display_name
+from mnemic.state.records import Memory, Outdated
 
 _Problem = Literal["too_long", "empty", "degenerate", "outdated", "lossy"]
 #: A text in other words has fewer distinct words than its sources, where it has all of their details.
 _WORDS_PER_DETAIL: Final = 0.5
+
+
+#: Text of a shared scope key of which every part has ended.
+NOTHING_HOLDS: Final = "Nothing holds at present."
 
 
 class Verdict(NamedTuple):
@@ -32,6 +37,25 @@ class Verdict(NamedTuple):
     kept: Retention
     #: All that the model should mend; nothing for a good draft.
     to_mend: list[str]
+
+
+def typed_sentences(parts: Sequence[Memory], word_limit: int) -> str:
+    """Return what people typed, a line for each sentence with its author, oldest first; the newest that fit.
+
+    No code can decide whether a text that a model made of many sentences still means what they mean.
+
+    Args:
+        parts: the reflections that a consolidation of several people has taken in.
+        word_limit: words that the text may have.
+    """
+    lines: dict[str, None] = {}
+    for memory in sorted(parts, key=lambda memory: (memory.valid_from, memory.id), reverse=True):
+        said = memory.said or memory.content
+        line = f"- {display_name(memory.author)}: {said}" if memory.author else f"- {said}"
+        text = "\n".join([*lines, line])
+        if len(text.split()) <= word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
+            lines[line] = None
+    return "\n".join(reversed(lines))
 
 
 def judged(draft: str, given: WriteConsolidationInput, min_share: float) -> Verdict:

@@ -45,7 +45,7 @@ class LedgerEntry:
     scope_key: str = ""
     #: Another person who brought it.
     author: str | None = None
-    #: Whole sentence that a member typed and that it rests on; None if unknown.
+    #: Typed sentence that a shared memory rests on; None if unknown.
     said: str | None = None
 
 

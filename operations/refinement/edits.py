@@ -19,6 +19,7 @@ from mnemic.policy.text.kept import missing_details
 from mnemic.policy.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
 from mnemic.policy.text.writing import is_degenerate
 from mnemic.prompts import refine as answers
+from mnemic.state.attribution import is_shared
 from mnemic.state.errors import EmbeddingError, RefinementRefusedError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
@@ -58,6 +59,7 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
         _require_one_person(merged)
         replaced = await editor.replaced(*merged)
         _require_no_longer(text, replaced)
+        _require_typed(session, text, merged)
         lost, _ = await editor.count_lost(replaced, text)
         category = merged_category([entry.category for entry in merged], session.resources.categories)
         new_id = await refinements.merge(editor.scoped, merged, category, text)
@@ -91,6 +93,7 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
             raise RefinementRefusedError(f"[{id}] already says exactly this")
         replaced = await editor.replaced(entry)
         _require_no_longer(text, replaced)
+        _require_typed(session, text, [entry])
         if twin := editor.twin(text, of=entry):
             raise RefinementRefusedError(answers.TWIN.format(twin=twin))
         lost, _ = await editor.count_lost(replaced, text)
@@ -270,6 +273,19 @@ def _require_one_person(merged: Sequence[LedgerEntry]) -> None:
         people[entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()].append(entry)
     if len(people) > 1:
         raise RefinementRefusedError(answers.several_people([*people.values()]))
+
+
+def _require_typed(session: RefinementSession, text: str, replaced: Sequence[LedgerEntry]) -> None:
+    """Refuse other words for what others read by a typed sentence: each line has to be a line of what it replaces."""
+    key = session.claim.lease.scope_key
+    is_typed = any(entry.said is not None or entry.kind == "consolidation" for entry in replaced)
+    if not (is_shared(key) and (is_typed or key.startswith("group:"))):
+        return
+    lines = {line for entry in replaced for line in entry.content.splitlines()}
+    if not lines.issuperset(text.splitlines()):
+        raise RefinementRefusedError(
+            "others read these memories in the words of their authors: keep whole lines as they are, or delete a memory"
+        )
 
 
 def _require_no_longer(text: str, replaced: Sequence[Replaced]) -> None:

@@ -70,13 +70,15 @@ with merged as (
     select * from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)
 ), stored as (
     insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned,
-                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role)
+                          private, tags, provenance, valid_from, utc_offset, source_session_id, actor_id, role, said)
     select %(agent_id)s, %(id)s, 'core', min(scope_key), (array_agg(subject order by valid_from, id))[1],
            min(subject_user_id), %(category)s, %(content)s, max(importance), bool_or(pinned), bool_or(private),
            (select array_agg(distinct tag order by tag) from merged cross join unnest(tags) as tag), 'consolidated',
            least(min(valid_from), clock_timestamp()), (array_agg(utc_offset order by valid_from, id))[1],
            case when count(distinct coalesce(source_session_id, '')) = 1 then min(source_session_id) end,
-           %(actor_id)s, %(role)s
+           %(actor_id)s, %(role)s,
+           -- others read what was merged in the words of its authors
+           case when bool_or(said is not null) then %(content)s end
       from merged
     on conflict do nothing
     returning id, scope_key

@@ -425,4 +425,18 @@ async def test_the_job_judges_every_scope_key_of_its_agent(memory: Mnemic, work:
 
     await JOBS["maintain"].run(work, Target("guide", "agent:guide"))
 
-    assert await active(memory) == [MERGED, MERGED]
+    assert await active(memory) == sorted([MERGED, OLD, NEW])  # what others read is written by no model
+
+
+@pytest.mark.parametrize("text", [OLD, NEW])
+async def test_of_two_shared_facts_one_stays_in_the_words_of_its_author(
+    memory: Mnemic, work: Work, model: LoopbackModel, text: str
+) -> None:
+    shared = [replace(fact(each, day, key="agent:guide"), subject_user_id=None) for day, each in enumerate((OLD, NEW))]
+    await store(work, *(replace(each, said=f"So: {each.content}", actor_id=each.content) for each in shared))
+    model.answer(VERDICTS, verdicts(verdict(1, "SAME", text)))
+
+    await JOBS["maintain"].run(work, Target("guide", "agent:guide"))
+
+    found = await memory.memories(Identity(agent_id="guide", user_id="vi"), ["fact"])
+    assert [(row.content, row.said, row.author) for row in found] in ([], [(text, f"So: {text}", text)])

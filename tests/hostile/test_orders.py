@@ -285,6 +285,6 @@ async def test_control_without_the_bound_on_deletions_more_is_closed(
 async def test_control_without_the_gate_an_order_reaches_everybody(
     scripted: tuple[Resources, LoopbackModel], superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: Place("agent:harbor"))
+    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, said, fallback: Place("agent:harbor"))
 
     assert "in another scope key" in await _fails(scripted, superuser, "forget a person")

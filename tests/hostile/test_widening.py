@@ -1,6 +1,6 @@
 """Nobody's orders and nobody else's claims become a group's or everyone's, in any language, whatever a model cites."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -8,11 +8,12 @@ import pytest
 import pytest_asyncio
 
 from mnemic.operations.formation import builder as placing
-from mnemic.operations.formation import decisions as applying
 from mnemic.operations.formation.builder import ScopeResolver
 from mnemic.policy.formation import sharing
+from mnemic.policy.formation.proof import Proof, Wording
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from mnemic.state.records import Message
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import mostly_thorough
 from tests.support.scripted import (
@@ -49,6 +50,11 @@ class Speech(NamedTuple):
     typed: str
     memory: str
     order: str
+
+    @property
+    def shared(self) -> str:
+        """The text for others: the memory if code can decide that it agrees with the typed words, else these."""
+        return self.memory if self is SPEECHES["English"] else self.typed
 
 
 SPEECHES = {
@@ -155,8 +161,9 @@ async def test_what_no_member_typed_is_nobodys_but_its_own(
     await memory.configure_agent(TEACHER, extraction=extraction)
     await form(memory, TEACHER, speech.typed, sayings(speech.order)[saying])
 
-    assert shared(superuser, "agent") == set()
-    assert shared(superuser, "group") == set()
+    # of a text that is partly a member's the typed words alone are given
+    assert shared(superuser, "agent") <= {speech.typed}
+    assert shared(superuser, "group") <= {speech.typed}
 
 
 @every_language
@@ -166,7 +173,7 @@ async def test_what_a_member_typed_is_the_groups_and_a_candidate_for_all(
     obey(model, speech.memory)
     await form(memory, ANA, speech.typed, {"role": "assistant", "content": "👍"})
 
-    assert shared(superuser, "group") == {speech.memory}
+    assert shared(superuser, "group") == {speech.shared}
     assert shared(superuser, "agent") == set()
     kept = [row for row in await memory.memories(ANA, ["fact"]) if row.tags == ["candidate"]]
     assert [(row.content, row.scope_key) for row in kept] == [(speech.memory, "user:ana")]
@@ -194,7 +201,7 @@ async def test_another_speaker_speaks_for_the_group_where_the_host_says_so_and_f
     who = TEACHER.model_copy(update={"members": members})
     await form(memory, who, "ok", {"role": "user", "user": "bo", "content": speech.typed})
 
-    assert shared(superuser, "group") == ({speech.memory} if members else set())
+    assert shared(superuser, "group") == ({speech.shared} if members else set())
     assert shared(superuser, "agent") == set()
 
 
@@ -236,19 +243,32 @@ async def test_of_several_groups_a_draft_names_one_by_its_number(
     said = [{"role": "assistant", "content": f"ok {number}"} for number in range(8)]
     await form(memory, who, f"{ENGLISH.typed} a b c d", *said)
 
-    rows = superuser.execute("select content, scope_key from mnemic.memories where kind = 'fact' order by content")
-    assert dict(rows.fetchall()) == dict(
-        zip(texts.values(), ("user:ana", "group:crew", "group:board", "user:ana"), strict=True)
+    rows = superuser.execute(
+        "select coalesce(draft, content), scope_key, said from mnemic.memories where kind = 'fact' order by 1"
     )
+    typed = f"{ENGLISH.typed} a b c d"
+    keys, said = ("user:ana", "group:crew", "group:board", "user:ana"), (None, typed, typed, None)
+    assert rows.fetchall() == [*zip(texts.values(), keys, said, strict=True)]
     assert "\ngroup 1 Crew\ngroup 2 Board\n</people>" in last_prompt(model, FACTS)
 
 
 ENGLISH = SPEECHES["English"]
-#: By each rule what gets through without it; the functions that hold the rule stand in one module.
-CONTROLS: dict[str, tuple[Any, tuple[str, ...], Callable[..., object], str, int]] = {
-    "a member": (Identity, ("may_speak_for",), lambda *_: frozenset({"ana", "bo"}), "a second person", 2),
-    "pasted": (sharing, ("is_pasted",), lambda _: False, "a pasted document", 2),
-    "said by others": (placing, ("says_only", "is_taken_up"), lambda *_, **__: True, "a tool", 1),
+
+
+def _cited(text: str, typed: Sequence[Message], *_: object) -> Proof:
+    """A rule that takes any typed message for a proof of the text."""
+    return Proof(typed[0], text)
+
+
+#: By each rule what gets through without it.
+CONTROLS: dict[str, tuple[list[tuple[Any, str, Callable[..., object]]], str, int]] = {
+    "a member": ([(Identity, "may_speak_for", lambda *_: frozenset({"ana", "bo"}))], "a second person", 2),
+    "pasted": ([(sharing, "is_pasted", lambda _: False)], "a pasted document", 2),
+    "said by others": (
+        [(placing, "find_proof", _cited), (placing, "is_taken_up", lambda *_, **__: True)],
+        "a tool",
+        1,
+    ),
 }
 
 
@@ -257,8 +277,8 @@ CONTROLS: dict[str, tuple[Any, tuple[str, ...], Callable[..., object], str, int]
 async def test_control_without_each_rule_it_is_the_groups(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, rule: str
 ) -> None:
-    module, names, harmless, saying, cited = CONTROLS[rule]
-    for name in names:
+    changes, saying, cited = CONTROLS[rule]
+    for module, name, harmless in changes:
         monkeypatch.setattr(module, name, harmless)
     obey(model, ENGLISH.order, cited=cited)
     await form(memory, ANA, ENGLISH.typed, sayings(ENGLISH.order)[saying])
@@ -279,14 +299,14 @@ async def test_control_without_the_rule_of_teaching_it_is_everyones(
 
 
 async def test_an_update_brings_no_claim_of_others_in(memory: Mnemic, model: LoopbackModel) -> None:
-    assert await _updated(memory, model) == [NIGHTLY]
+    assert await _updated(memory, model) == [f"{ENGLISH.typed} night"]
 
 
 @pytest.mark.thorough
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "says_only", lambda *_, **__: True)
+    monkeypatch.setattr(placing, "shared_wording", lambda text, *_: Wording(text, None))
 
     assert await _updated(memory, model) == [f"{NIGHTLY[:-1]}, and refunds skip approval."]
 

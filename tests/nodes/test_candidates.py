@@ -155,10 +155,14 @@ def test_in_which_scope_keys_a_fact_may_end_anything() -> None:
         ("group:crew", "tasks", ["group:crew", *users]),
         ("agent:harbor", "tasks", ["agent:harbor", *groups, *users]),
     ):
-        new = about(MOVED, key=key, category=category, provenance="asserted", source_message_ids=(said[0].id,))
+        sources = (said[0].id,)
+        new = about(MOVED, key=key, category=category, provenance="asserted", source_message_ids=sources, said=MOVED)
         assert changeable_keys([new], telling) == [keys]
-    for away in ({"private": True}, {"source_message_ids": (said[1].id,)}, {"source_message_ids": ()}):
-        new = replace(about(MOVED, category="tasks", provenance="asserted", source_message_ids=(said[0].id,)), **away)
+    fact = about(MOVED, category="tasks", provenance="asserted", source_message_ids=(said[0].id,), said=MOVED)
+    for away in (
+        {"private": True}, {"source_message_ids": (said[1].id,)}, {"source_message_ids": ()}, {"said": None}
+    ):  # fmt: skip
+        new = replace(fact, **away)
         assert changeable_keys([new], telling) == [own]
 
 
@@ -213,7 +217,7 @@ def test_a_fact_that_has_nothing_but_its_person_in_common_is_not_named(
     near = {LAMP.id: [similar(0, text, place, similarity=at) for place, (text, at) in enumerate(old, start=1)]}
     made = [Decision(fact=1, reason="", event=event, known=named, text=LAMP.content)]
     related, refused = without_unrelated([LAMP], near, made, Bands(auto=0.95, check=0.69, fallback=0.67))
-    outcome = apply_decisions([LAMP], near, related, closings=9, others={})
+    outcome = apply_decisions([LAMP], near, related, closings=9)
     assert (outcome.closing, [*outcome.facts.values()], refused) == ({}, [LAMP], len(named))
 
 
@@ -247,7 +251,7 @@ def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:
     assert [[*numbered] for _, numbered in concerned(new, near)] == [[1], [2, 1]]
 
     made = [Decision(fact=number, reason="", event="DELETE", known=[1], text="") for number in (1, 2)]
-    outcome = apply_decisions(new, near, made, closings=3, others={})
+    outcome = apply_decisions(new, near, made, closings=3)
     assert {old_id: change.new_id for old_id, change in outcome.closing.items()} == {old.id: new[0].id}
     foreign = [Decision(fact=1, reason="", event="DELETE", known=[2], text="")]
-    assert apply_decisions(new, near, foreign, closings=3, others={}).closing == {}
+    assert apply_decisions(new, near, foreign, closings=3).closing == {}

@@ -63,9 +63,7 @@ def test_any_other_word_number_or_place_has_the_sentence_itself_given(said: str,
     assert not agrees(said, text, CREW)
 
 
-LONG = (
-    f"The harbour office answers every mail within a day, and the crew reads {'all of ' * 10}the minutes."
-)
+LONG = f"The harbour office answers every mail within a day, and the crew reads {'all of ' * 10}the minutes."
 
 
 @pytest.mark.parametrize(

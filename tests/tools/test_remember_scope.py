@@ -55,7 +55,8 @@ async def test_who_does_not_teach_keeps_it_as_a_candidate_unless_the_agent_is_op
         kept = await memory.remember(LEARNER, DEPLOYS, category="projects", scope="agent")
         (row,) = [row for row in await memory.memories(LEARNER, ["fact"]) if row.id == kept.id]
         assert (kept.scope_key, row.tags) == (key, tags)
-    answer = await call(memory, LEARNER, "remember", said=[SAID], content=DEPLOYS, category="projects", scope="agent")
+    said = [HumanMessage(DEPLOYS)]
+    answer = await call(memory, LEARNER, "remember", said=said, content=DEPLOYS, category="projects", scope="agent")
     assert answer.artifact["known"]
 
 
@@ -106,11 +107,16 @@ async def test_what_the_model_has_read_is_not_shared_behind_a_users_words(memory
     assert await memory.memories(identity("bob", session="b1")) == []
 
 
+async def test_others_read_the_typed_sentence_and_not_the_text_of_the_model(memory: Mnemic) -> None:
+    await call(memory, ANA, "remember", said=[SAID], content=DEPLOYS, category="projects", scope="group")
+    (shown,) = await memory.memories(identity("bob", session="b1", groups=["crew"]), ["fact"])
+
+    assert (shown.content, shown.said) == (SAID.content, SAID.content)
+
+
 @pytest.mark.thorough
-async def test_control_measured_by_what_others_said_alone_it_would_be(
-    memory: Mnemic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remember_module, "ScopeResolver", lambda *given, has_read_more: ScopeResolver(*given))
+async def test_control_without_the_comparison_it_would_be(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remember_module, "agrees", lambda *_: True)
     await memory.remember(ANA, SECRET, category="projects", private=True)
     assert await share(memory, WIDER, PLAN) == "agent:harbor"
 
@@ -136,18 +142,18 @@ async def test_what_a_user_said_is_shared_at_a_models_word(memory: Mnemic, wante
     assert answer.artifact["scope_key"] == key
 
 
-@pytest.mark.parametrize(("role", "key"), [("executor", "user:ana"), ("supervisor", "agent:harbor")])
-async def test_an_executors_user_is_a_model(memory: Mnemic, role: str, key: str) -> None:
+@pytest.mark.parametrize("role", ["executor", "supervisor"])
+async def test_a_procedure_that_a_model_writes_stays_with_the_user(memory: Mnemic, role: str) -> None:
     task = HumanMessage("To deploy the harbor app: merge the release branch, run make ship, check the dashboard.")
     given = {"title": "Deploy the harbor app", "steps": ["Merge the release branch.", "Run make ship."]}
     answer = await call(memory, ANA, "remember_procedure", role=role, said=[task], scope="agent", **given)
 
-    assert answer.artifact["scope_key"] == key
+    assert answer.artifact["scope_key"] == "user:ana"
 
 
 @pytest.mark.thorough
 async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, fallback: Place("agent:harbor"))
+    monkeypatch.setattr(ScopeResolver, "resolve", lambda self, draft, sources, said, fallback: Place("agent:harbor"))
     await call(memory, ANA, "remember", content=DEPLOYS, category="projects", scope="agent")
 
     assert await keys(memory) == ["agent:harbor"]

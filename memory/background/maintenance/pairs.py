@@ -21,6 +21,7 @@ from mnemic.policy.prices import spent_on
 from mnemic.policy.refinement import merged_category
 from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
+from mnemic.state.attribution import is_shared
 from mnemic.state.background import FactPair, Target
 from mnemic.state.errors import ConcurrentChangeError, ModelOutputError
 from mnemic.state.graphs import Spent
@@ -131,7 +132,7 @@ def _shown(number: int, pair: FactPair) -> ShownPair:
 async def _apply(scope: _Scope, pair: FactPair, verdict: PairVerdict, closed: set[UUID]) -> str:
     """Apply a verdict in one operation, and return the name of its count."""
     try:
-        if verdict.verdict == "SAME" and (text := merged_text(verdict.text, *pair.contents)):
+        if verdict.verdict == "SAME" and (text := _merged_text(scope, pair, verdict.text)):
             await _merge(scope, pair, text)
             closed.update(pair.ids)
             return "merged"
@@ -145,6 +146,12 @@ async def _apply(scope: _Scope, pair: FactPair, verdict: PairVerdict, closed: se
     except ConcurrentChangeError:
         return "changed"
     return "refused" if verdict.verdict in ("SAME", "UPDATE") else "apart"
+
+
+def _merged_text(scope: _Scope, pair: FactPair, text: str) -> str | None:
+    """Return the text that may replace both facts; one that others read is the text of one of the two."""
+    merged = merged_text(text, *pair.contents)
+    return None if is_shared(scope.key) and merged not in pair.contents else merged
 
 
 def _is_later(pair: FactPair) -> bool:
@@ -187,6 +194,12 @@ def _merged_fact(pair: FactPair, text: str, category: str) -> NewMemory:
     earlier, later = pair.earlier, pair.later
     of_one_actor = (earlier.actor_id, earlier.provenance) == (later.actor_id, later.provenance)
     of_one_session = earlier.source_session_id == later.source_session_id
+    if is_shared(later.scope_key):
+        kept = later if later.content == text else earlier
+        author, provenance, said = kept.actor_id, kept.provenance, kept.said
+    else:
+        author = later.actor_id if of_one_actor else None
+        provenance, said = later.provenance if of_one_actor else "consolidated", None
     new = new_memory("fact", category, later.scope_key, text, earlier.valid_from, later.subject)
     return replace(
         new,
@@ -194,8 +207,9 @@ def _merged_fact(pair: FactPair, text: str, category: str) -> NewMemory:
         importance=max(earlier.importance, later.importance),
         private=earlier.private or later.private,
         tags=_merged_tags(earlier, later),
-        provenance=later.provenance if of_one_actor else "consolidated",
-        actor_id=later.actor_id if of_one_actor else None,
+        provenance=provenance,
+        actor_id=author,
+        said=said,
         source_session_id=later.source_session_id if of_one_session else None,
     )
 
