@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from benchmarks.corpus.matching import expectations
 from mnemic.models.replay import Replay
@@ -15,6 +15,7 @@ from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
+from mnemic.storage.memories import drafts as stored_drafts
 
 GROUP = TEAM
 
@@ -26,6 +27,8 @@ class Formed:
     described: str
     #: Facts and reflections, closed ones included.
     memories: tuple[Memory, ...]
+    #: Texts of the model by the ids of the memories of which others get the typed sentence.
+    drafts: Mapping[UUID, str]
     #: How texts fared with the validator.
     checks: Mapping[str, int]
     sessions: tuple[FormedSession, ...]
@@ -55,11 +58,14 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
             if replay:
                 replay.session = session
             formed.append(await talks.form(memory, agent_id, session))
-        found: dict[Any, Memory] = {}
+        found: dict[UUID, Memory] = {}
+        drafts: dict[UUID, str] = {}
         for person in sorted(talks.people()):
             who = Identity(agent_id=agent_id, user_id=person, group_ids=(GROUP,))
             for item in await memory.memories(who, ("fact", "reflection"), with_closed=True):
                 found[item.id] = item
+            async with memory.resources.database.scoped(who) as tx:
+                drafts |= await stored_drafts(tx, found)
         described = memory.describe()
     listed = {fact.session for fact in expectations()[0]}
     checks: Counter[str] = Counter()
@@ -67,4 +73,4 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
         checks.update(run["checks"])
     read = listed | {session for session in talks.messages if talks.identity(agent_id, session).teaches_agent}
     memories = tuple(item for item in found.values() if item.source_session_id in read)
-    return Formed(described=described, memories=memories, checks=checks, sessions=tuple(formed))
+    return Formed(described=described, memories=memories, drafts=drafts, checks=checks, sessions=tuple(formed))

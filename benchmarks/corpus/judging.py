@@ -6,6 +6,7 @@ from statistics import mean
 from typing import Any
 from xml.sax.saxutils import unescape
 
+from benchmarks.corpus.forming import Formed
 from benchmarks.corpus.matching import expectations, matches, says
 from benchmarks.corpus.report import Report
 from mnemic.models.replay import Exchange, Request
@@ -23,7 +24,7 @@ def sections(report: Report, exchanges: Exchanges) -> list[Section]:
     """The figures, each with the list to be read by hand."""
     memories = report.formed.memories
     return [
-        ("Given to the group by the reader", _given_to_group(memories, exchanges)),
+        ("Given to the group by the reader", _given_to_group(report.formed, exchanges)),
         ("What others can read", _shared(memories)),
         ("For the agent", _for_the_agent(memories)),
         ("Closed", _closings(memories)),
@@ -52,16 +53,18 @@ def _is_shared(memory: Memory) -> bool:
     return split_scope_key(memory.scope_key)[0] in ("group", "agent")
 
 
-def _given_to_group(memories: Sequence[Memory], exchanges: Exchanges) -> list[str]:
-    """A draft has come there if a memory of the group says it, or a decision was asked for it as the group's."""
+def _given_to_group(formed: Formed, exchanges: Exchanges) -> list[str]:
+    """Return which drafts came to the group: as a memory of it, or as a fact of it that a decision was asked for."""
     answers = [(one.session, scope, draft["content"]) for _, one in exchanges for scope, draft in drafts(one.answer)]
     given = [(session, content) for session, scope, content in answers if scope == "group"]
-    there = {_plain(item.content) for item in memories if item.scope_key.startswith("group:")}
+    of_group = [item for item in formed.memories if item.scope_key.startswith("group:")]
+    there = {_plain(formed.drafts.get(item.id, item.content)) for item in of_group}
     decided = [line.partition(": ") for line in _decision_lines(exchanges)]
     there |= {_plain(unescape(text)) for shown, _, text in decided if "group " in shown}
     lost = [(session, content) for session, content in given if _plain(content) not in there]
     return [
-        f"{len(given) - len(lost)} of {len(given)} at the group",
+        f"{len(given) - len(lost)} of {len(given)} at the group ({(len(given) - len(lost)) / len(given):.1%}), "
+        f"{sum(item.said is not None for item in of_group)} of {len(of_group)} with their typed sentence",
         *(f"elsewhere [{session}] {content}" for session, content in lost),
     ]
 

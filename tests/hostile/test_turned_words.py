@@ -33,7 +33,7 @@ from tests.support.server import Clone
 from tests.support.worlds import identity
 
 #: The service is opened once; each test finds the database empty.
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("superuser")]
 
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 BO = identity("bo", session="s2", groups=["crew"])
@@ -107,7 +107,9 @@ async def model() -> AsyncIterator[LoopbackModel]:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
     """The service with that model."""
-    async with scripted_memory(worker_db, model, user_threshold=100, group_threshold=100) as memory:
+    async with scripted_memory(
+        worker_db, model, user_threshold=100, group_threshold=100, agent_threshold=100
+    ) as memory:
         yield memory
 
 
@@ -164,31 +166,50 @@ async def test_of_140_turned_texts_other_people_get_the_typed_sentences_alone(
     assert not [pair for pair in TURNED if pair.text in shown and pair.text not in " ".join(TYPED)]
 
 
+@pytest.mark.parametrize("private", [True, False], ids=["in confidence", "control"])
+async def test_a_sentence_that_a_private_fact_rests_on_is_given_to_nobody(
+    memory: Mnemic, model: LoopbackModel, private: bool
+) -> None:
+    typed = "I am the only one with the pager, and I have migraine when I sleep badly."
+    pager = fact("Ana is the only one with the pager.", scope="group")
+    model.answer(FACTS, facts(pager, fact("Ana has migraine when she sleeps badly.", private=private)))
+    model.answer(DECISIONS, decisions())
+    model.answer(REFLECTIONS, reflections(group=[reflection("The crew has one pager, which Ana has.")]))
+    await memory.observe(ANA, turns(typed))
+    await memory.form(ANA)
+    assert {row.content for row in await seen_by_bo(memory)} == (set() if private else {typed})
+
+
 async def test_control_without_the_comparison_the_turned_texts_reach_them(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "agrees", lambda *_: True)
     await form(memory, model, TURNED[:_AT_ONCE], "s1")
     found = {row.content for row in await seen_by_bo(memory)}
-    assert {pair.text for pair in TURNED[:3]} <= found
+    assert len(TEXTS & found) > 2
 
 
 @pytest.mark.parametrize("scope", ["group", "agent"])
-async def test_by_a_tool_no_turned_text_is_shared_or_put_in_the_place_of_a_shared_one(
-    memory: Mnemic, scope: str
-) -> None:
-    wide: dict[str, Any] = {"category": "knowledge", "scope": scope}
+async def test_by_a_tool_no_turned_text_is_shared(memory: Mnemic, scope: str) -> None:
     for place, pair in enumerate(TURNED):
         who = ANA.model_copy(update={"session_id": f"t{place}"})
         said = [HumanMessage(pair.typed)]
-        answer = await call(memory, who, "remember", said=said, content=pair.text, **wide)
+        given: dict[str, Any] = {"content": pair.text, "category": "knowledge", "scope": scope}
+        answer = await call(memory, who, "remember", said=said, **given)
         assert not answer.artifact or answer.artifact["scope_key"] == "user:ana", pair
-        kept = await memory.remember(who, " ".join(pair.typed.split()).rstrip("?"), **wide)
-        if kept.scope_key != "user:ana" and kept.id:
-            await call(memory, who, "correct", said=said, id=str(kept.id), content=pair.text)
-    found = {row.content for row in await seen_by_bo(memory)}
-    assert len(found) > len(TURNED) / 2
-    assert not [text for text in found if text in TEXTS]
+    assert await seen_by_bo(memory) == []
+
+
+async def test_by_a_tool_no_shared_memory_is_corrected_into_a_turned_text(memory: Mnemic, model: LoopbackModel) -> None:
+    pairs = {" ".join(pair.typed.split()): pair for pair in TURNED[:_AT_ONCE]}
+    await form(memory, model, TURNED[:_AT_ONCE], "s1")
+    before = await seen_by_bo(memory)
+    for place, row in enumerate(before):
+        who = ANA.model_copy(update={"session_id": f"t{place}"})
+        pair = pairs[row.content]
+        await call(memory, who, "correct", said=[HumanMessage(pair.typed)], id=str(row.id), content=pair.text)
+    assert before
+    assert await seen_by_bo(memory) == before
 
 
 async def test_a_consolidation_for_others_is_the_typed_sentences_with_their_authors(
