@@ -19,6 +19,7 @@ from mnemic.operations.formation.selection import (
     further_sources,
     quota_scope_key,
     related_to_living,
+    with_former,
     within_cap,
 )
 from mnemic.operations.messages.transcript import brought_by, speakers
@@ -52,7 +53,10 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     accounted_for = accounted(batch, account)
     resolver = resolver_of(state, resources, identity)
     new = [resolver.published(memory) for memory in new]
-    closing = _without_merged(new, closing)
+    keys = [scope_key("user", user) for user in speakers(batch)]
+    if any(row.until is None for row in closing):
+        async with resources.database.scoped(identity, also=keys) as scoped:
+            new, closing = await _with_renewed(scoped, new, closing)
     new = related_to_living(new, closing)
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings, refused=account.open)
     forgotten = accounted_for - {message.id for message in kept}
@@ -85,7 +89,6 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
             saved["refused"] = {"over_limit": over_limit}
         return saved, stored, await embeddings.are_due(scoped)
 
-    keys = [scope_key("user", user) for user in speakers(batch)]
     update, stored, has_pending_vectors = await resources.database.write(identity, act, also=keys)
     refused = sum(add_counts(state.get("refused", {}), update.get("refused", {})).values())
     note_created(resources, identity, "formation", [memory for memory in new if memory.id in stored])
@@ -96,10 +99,26 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     return update
 
 
-def _without_merged(new: Sequence[NewMemory], closing: Sequence[Supersession]) -> list[Supersession]:
-    """Return the closings without facts whose words hold on in a merged text that others do not get."""
-    reworded = {memory.id for memory in new if memory.draft is not None}
-    return [row for row in closing if row.until is not None or row.new_id not in reworded]
+async def _with_renewed(
+    scoped: ScopedTransaction, new: Sequence[NewMemory], closing: Sequence[Supersession]
+) -> tuple[list[NewMemory], list[Supersession]]:
+    """Return the memories and closings, so that a merged fact that others read keeps the sentence of each part.
+
+    A fact whose sentence does not fit stays apart, and is not closed.
+    """
+    reworded = {memory.id: memory for memory in new if memory.draft is not None}
+    apart: set[UUID] = set()
+    for row in closing:
+        if row.until is not None or row.new_id not in reworded:
+            continue
+        old = await memories.find(scoped, row.old_id)
+        joined = with_former(reworded[row.new_id], old) if old else None
+        if joined is None:
+            apart.add(row.old_id)
+        else:
+            reworded[row.new_id] = joined
+    kept = [row for row in closing if row.old_id not in apart]
+    return [reworded.get(memory.id, memory) for memory in new], kept
 
 
 async def _with_embedder(state: FormationState, resources: Resources, identity: Identity) -> Resources:

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 from mnemic.operations.messages.transcript import speakers
 from mnemic.operations.run.identity import session_of
 from mnemic.operations.run.resources import Resources
 from mnemic.state.formation import Account, Repeat
-from mnemic.state.identity import Identity, scope_key
-from mnemic.state.records import Message, NewMemory, Supersession
+from mnemic.state.identity import Identity, display_name, scope_key
+from mnemic.state.records import Memory, Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, scopes
+
+#: Characters of a shared fact with the sentences that it renews; a longer one would fill a context.
+_MAX_JOINED_CHARS: Final = 1200
 
 
 def most_important(new: Sequence[NewMemory], most: int) -> list[NewMemory]:
@@ -28,6 +32,18 @@ def within_cap(
     kept = [*new] if most is None else most_important(new, most)
     ids = {memory.id for memory in kept}
     return kept, [row for row in closing if row.new_id in ids]
+
+
+def with_former(new: NewMemory, old: Memory) -> NewMemory | None:
+    """Return a shared memory with the typed sentence of the one that it renews, or None if both are too long.
+
+    The former sentence follows on a line of its own, with its author if that is another one.
+    """
+    former = old.said or old.content
+    if old.author != new.actor_id:
+        former = f"{display_name(old.author or old.subject)}: {former}"
+    content = f"{new.content}\n{former}"
+    return None if len(content) > _MAX_JOINED_CHARS else replace(new, content=content, said=content)
 
 
 def crowded_out(account: Account, drafted: Iterable[NewMemory], kept: Iterable[NewMemory]) -> Account:

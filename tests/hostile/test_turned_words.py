@@ -113,17 +113,17 @@ async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic
         yield memory
 
 
-async def form(memory: Mnemic, model: LoopbackModel, pairs: Sequence[Turned], session: str) -> None:
-    """Form what Ana typed by a model that turns it, as facts and reflections for the group and for everybody."""
+async def form(
+    memory: Mnemic, model: LoopbackModel, pairs: Sequence[Turned], session: str, *, as_facts: bool = True
+) -> None:
+    """Form what Ana typed by a model that turns it, as facts or reflections for the group and for everybody."""
     who = ANA.model_copy(update={"session_id": session})
     drafts = [(pair.text, place) for place, pair in enumerate(pairs, start=1)]
     kinds: dict[str, Any] = {"category": "knowledge"}
-    model.answer(
-        FACTS,
-        facts(*(fact(text, place, scope=scope, **kinds) for text, place in drafts for scope in ("group", "agent"))),
-    )
+    wide = [fact(text, place, scope=scope, **kinds) for text, place in drafts for scope in ("group", "agent")]
+    model.answer(FACTS, facts(*wide) if as_facts else facts())
     model.answer(DECISIONS, decisions())
-    drawn = [reflection(text, place, **kinds) for text, place in drafts]
+    drawn = [] if as_facts else [reflection(text, place, **kinds) for text, place in drafts]
     model.answer(REFLECTIONS, reflections(group=drawn, agent=drawn))
     await memory.observe(who, turns(*(pair.typed for pair in pairs)))
     await memory.form(who)
@@ -147,15 +147,16 @@ async def formed(memory: Mnemic, model: LoopbackModel) -> list[Memory]:
     """Form all of it; return what another member sees."""
     for start in range(0, len(TURNED), _AT_ONCE):
         await form(memory, model, TURNED[start : start + _AT_ONCE], f"s{start}")
+    await form(memory, model, TURNED[:_AT_ONCE], "r", as_facts=False)
     return await seen_by_bo(memory)
 
 
-async def test_of_140_turned_texts_other_people_get_the_typed_sentences_alone(
+async def test_of_100_turned_texts_other_people_get_the_typed_sentences_alone(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     found = await formed(memory, model)
 
-    assert len(TURNED) * 4 >= 100
+    assert 2 * (len(TURNED) + _AT_ONCE) >= 80  # with the tools below more than 100
     assert len({row.content for row in found}) > len(TURNED) / 2  # they do get there
     assert {row.scope_key for row in found} == {"group:crew", "agent:harbor"}
     assert {row.content for row in found} <= TYPED
@@ -216,7 +217,7 @@ async def test_a_consolidation_for_others_is_the_typed_sentences_with_their_auth
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     pairs = TURNED[:_AT_ONCE]
-    await form(memory, model, pairs, "s1")
+    await form(memory, model, pairs, "s1", as_facts=False)
     model.answer(CONSOLIDATION, consolidation("\n".join(pair.text for pair in pairs)))
     result = await memory.consolidate(ANA, "group:crew", force=True)
 

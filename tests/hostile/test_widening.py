@@ -247,8 +247,9 @@ async def test_of_several_groups_a_draft_names_one_by_its_number(
         "select coalesce(draft, content), scope_key, said from mnemic.memories where kind = 'fact' order by 1"
     )
     typed = f"{ENGLISH.typed} a b c d"
-    keys, said = ("user:ana", "group:crew", "group:board", "user:ana"), (None, typed, typed, None)
-    assert rows.fetchall() == [*zip(texts.values(), keys, said, strict=True)]
+    keys = ("user:ana", "group:crew", "group:board", "user:ana")
+    sentences = (None, typed, typed, None)
+    assert rows.fetchall() == [*zip(texts.values(), keys, sentences, strict=True)]
     assert "\ngroup 1 Crew\ngroup 2 Board\n</people>" in last_prompt(model, FACTS)
 
 
