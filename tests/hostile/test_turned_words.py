@@ -116,7 +116,7 @@ async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic
 async def form(
     memory: Mnemic, model: LoopbackModel, pairs: Sequence[Turned], session: str, *, as_facts: bool = True
 ) -> None:
-    """Form what Ana typed by a model that turns it, as facts or reflections for the group and for everybody."""
+    """Form what Ana typed by a model that turns it, as facts for the group and for everybody, or as reflections."""
     who = ANA.model_copy(update={"session_id": session})
     drafts = [(pair.text, place) for place, pair in enumerate(pairs, start=1)]
     kinds: dict[str, Any] = {"category": "knowledge"}
@@ -124,7 +124,7 @@ async def form(
     model.answer(FACTS, facts(*wide) if as_facts else facts())
     model.answer(DECISIONS, decisions())
     drawn = [] if as_facts else [reflection(text, place, **kinds) for text, place in drafts]
-    model.answer(REFLECTIONS, reflections(group=drawn, agent=drawn))
+    model.answer(REFLECTIONS, reflections(group=drawn))
     await memory.observe(who, turns(*(pair.typed for pair in pairs)))
     await memory.form(who)
 
@@ -224,7 +224,7 @@ async def test_a_consolidation_for_others_is_the_typed_sentences_with_their_auth
     assert result["outcome"] == "saved"
     (text,) = await memory.memories(BO, ["consolidation"])
     assert set(text.content.splitlines()) <= {f"- Ana: {typed}" for typed in TYPED}
-    assert "- Ana: We must never approve refunds without a check." in text.content.splitlines()
+    assert "- Ana: It is not true that Delta stores the passwords." in text.content.splitlines()
 
 
 async def test_propagation_raises_no_turned_text(memory: Mnemic, model: LoopbackModel) -> None:
