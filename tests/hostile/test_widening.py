@@ -300,7 +300,8 @@ async def test_control_without_the_rule_of_teaching_it_is_everyones(
 
 
 async def test_an_update_brings_no_claim_of_others_in(memory: Mnemic, model: LoopbackModel) -> None:
-    assert await _updated(memory, model) == [f"{ENGLISH.typed} night"]
+    # the new sentence, and below it the one that it renews
+    assert await _updated(memory, model) == [f"{ENGLISH.typed} night\n{ENGLISH.typed}"]
 
 
 @pytest.mark.thorough
