@@ -35,7 +35,7 @@ BOS = "The crew sails on Sundays past the lighthouse."
 async def brought(memory: Mnemic, model: LoopbackModel) -> None:
     """One formation of Ana's with a fact of each width, and a word of Bo's."""
     model.answer(FACTS, facts(fact(OWN), fact(CREW, 2, scope="group"), fact(ALL, 3, scope="agent")))
-    said = ("I mend sails.", "The crew meets on Mondays at the pier", "The harbor office opens at eight")
+    said = ("I mend sails.", CREW, ALL)
     await say(memory, ANA, *said, *["assistant: ok"] * 3)
     await memory.remember(BO, BOS, category="projects", scope="group")
 
@@ -92,7 +92,7 @@ async def test_of_groups_that_one_does_not_name_and_of_others_nothing_goes(
 
 async def test_what_others_made_of_it_goes_where_that_is_said(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(REFLECTIONS, reflections(group=[reflection(CREW)]))
-    await say(memory, ANA, "The crew meets on Mondays at the pier", *["assistant: ok"] * 3)
+    await say(memory, ANA, CREW, *["assistant: ok"] * 3)
     model.answer(CONSOLIDATION, consolidation(CREW))
     await memory.consolidate(BO, "group:crew", force=True)
     with pytest.raises(RollbackConflictError):
