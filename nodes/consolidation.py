@@ -126,7 +126,6 @@ async def write_consolidation(
         written=min(current.updated_at.astimezone(zone).date(), today) if current else None,
         outdated=state["outdated"],
         persona=state["persona"],
-        reader=identity.user_id,
     )
     usable: list[tuple[float, str]] = []
     spent: list[Spent] = []

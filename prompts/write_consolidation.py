@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
-from mnemic.prompts.attribution import signature_of_others
 from mnemic.prompts.conversation import as_data, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.identity import Scope
@@ -50,15 +49,10 @@ class WriteConsolidationInput(NamedTuple):
     #: A draft that was not accepted, and why.
     draft: str = ""
     problems: Sequence[str] = ()
-    #: User id of the run; what others brought is signed.
-    reader: str | None = None
 
     def variables(self) -> dict[str, str]:
         """The values of the prompt's slots, escaped."""
-        reflections = (
-            f"- [{memory.valid_from:%Y-%m-%d}] {single_line(memory.content)}{signature_of_others(memory, self.reader)}"
-            for memory in self.reflections
-        )
+        reflections = (f"- [{memory.valid_from:%Y-%m-%d}] {single_line(memory.content)}" for memory in self.reflections)
         problems = "\n".join(f"- {problem}" for problem in self.problems)
         written = f"written {self.written:%Y-%m-%d}:\n" if self.written else ""
         return {

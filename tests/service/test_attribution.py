@@ -12,7 +12,6 @@ from mnemic.policy.recall import delta
 from mnemic.prompts.propagate import PropagateInput
 from mnemic.prompts.refine import render_ledger
 from mnemic.prompts.tools import remember_answer
-from mnemic.prompts.write_consolidation import WriteConsolidationInput
 from mnemic.service.memory import Mnemic
 from mnemic.state.formation import Remembered, SimilarFact
 from mnemic.state.identity import Identity
@@ -214,15 +213,12 @@ def prompt_of(step: str, author: str) -> str:
     """The prompt of a step that reads the memory in a run of Bo's."""
     shared = shared_memory(author)
     other = author if author != "bo" else None  # storage leaves the reader's own name out
-    if step == "consolidation":
-        given_step = WriteConsolidationInput("group", "Crew", "", [shared], 100, "", MORNING.date(), reader="bo")
-        return given_step.variables()["reflections"]
     if step == "propagation":
         return PropagateInput("Crew", [(shared, "")]).variables()["memories"]
     return render_ledger([entry(1, TEXT, scope_key="group:crew", author=other, said=SAID)])
 
 
-STEPS = ("consolidation", "refinement", "propagation")
+STEPS = ("refinement", "propagation")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -233,9 +229,8 @@ def test_a_model_step_reads_the_sentence_of_another_person_with_the_memory(step:
     assert "approve refunds without a check." in prompt
 
 
-@pytest.mark.parametrize("step", STEPS[:-1])
-def test_the_own_memory_is_read_as_before(step: str) -> None:
-    assert "(from" not in prompt_of(step, "bo")
+def test_the_own_memory_is_read_as_before() -> None:
+    assert "(from" not in prompt_of("refinement", "bo")
 
 
 def test_the_facts_near_a_remembered_one_are_signed() -> None:
