@@ -192,31 +192,28 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
 RULES: dict[str, Rule] = {
     "a person's erasure gives back": (
         test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
-        "erase_contents", "m.state = 'soft_deleted'", "false",
-    ),
-    "only what is out of use comes back": (
-        test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "erase_contents", "and m.state = 'soft_deleted'", "",
+        "replaced_by", "m.id = r.to_id and m.state = 'soft_deleted'", "false",
     ),
     "what lies between is looked through": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "erase_contents", "m.id = r.to_id and m.state = 'purged'", "false",
+        "replaced_by", "and (m.state = 'purged' or m.withdrawn_by is not null)", "and false",
     ),
     "the relation tells": (
         test_a_merge_that_was_undone_and_done_again_is_one,
-        "erase_contents", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
+        "replaced_by", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
     ),
     "of what a living memory says none comes back": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "erase_contents", "where not exists (select from living_at", "where true or not exists (select from living_at",
+        "put_in_force",
+        "and not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))", "",
     ),
     "a thought is no twin of a commitment": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "erase_contents", "group by place_of(m)", "group by m.scope_key",
+        "put_in_force", "group by place_of(m)", "group by m.scope_key",
     ),
     "of the same words one comes back": (
         test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
-        "erase_contents", "group by place_of(m)", "group by m.id",
+        "put_in_force", "group by place_of(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
@@ -236,7 +233,7 @@ RULES: dict[str, Rule] = {
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,
-        "operations_after", "and l.reason <> 'erasure'", "",
+        "operations_after", "and l.reason not in ('erasure', 'retention')", "",
     ),
 }  # fmt: skip
 

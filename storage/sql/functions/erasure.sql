@@ -7,6 +7,7 @@ create function erase_contents(p_agent text, p_memories uuid[], p_messages uuid[
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
+    perform pass_on(p_agent, p_memories);
     delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
     update memories
        set state = 'purged', content = '', subject = '', said = null, draft = null, tags = null, protected = false,
@@ -19,33 +20,7 @@ begin
     -- what was pending counts as formed, so that no run meets a message without content
     update messages set content = null, author = '', utc_offset = 0, formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
-    -- What is out of use because these memories stood for it stands for itself again, until it is consolidated or merged anew:
-    -- reflections of consolidations, and what was merged, into one of those too that were erased before. Not what a memory
-    -- stands for still that those were merged into, nor what was forgotten by what it had become, nor what a living memory
-    -- says already or what is about to be erased.
-    with recursive gone(id) as (
-        select unnest(p_memories)
-        union
-        select m.id from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
-          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'purged'
-         where r.relation_type in ('merged_from', 'same_as')
-    ), freed(id) as (
-        select id from memories where agent_id = p_agent and consolidated_into = any(p_memories)
-        union
-        -- told by the relation, which goes when the merge is undone and comes back when that is undone
-        select r.to_id
-          from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
-          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-         where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id, true)
-    )
-    update memories
-       set state = 'active', absorbed_at = null, consolidated_into = null
-     where agent_id = p_agent and id in (
-           select (array_agg(m.id order by m.id))[1]
-             from freed i join memories m on m.agent_id = p_agent and m.id = i.id
-            where not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
-              and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
-            group by place_of(m));
+    perform give_back(p_agent, p_memories, null);
 end $$;
 
 -- The messages that memories rest on, but those that somebody else said.

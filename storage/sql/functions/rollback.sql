@@ -46,7 +46,7 @@ begin
                        and tells_of_memory(h)
                      group by h.memory_id) as f
               join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.seq > f.seq
-             where tells_of_memory(l) and l.reason <> 'erasure' and l.op_id not in (select unnest(ops) offset 0));
+             where tells_of_memory(l) and l.reason not in ('erasure', 'retention') and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
         later := whole_operations(p_agent, later);
         ops := ops || later;
@@ -78,10 +78,13 @@ language sql stable
 begin atomic
     select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
            "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
-           -- what took it in was erased: it stands for itself, as after that erasure
+           -- what replaced it or took it in was erased: it is in force, as after that erasure
            || case when p_is_free or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
-                                                and c.id = (p_was ->> 'consolidated_into')::uuid)
-                   then '{"state": "active", "absorbed_at": null, "consolidated_into": null}' else '{}'::jsonb end) as r;
+                                                and c.id in ((p_was ->> 'consolidated_into')::uuid, (p_was ->> 'superseded_by')::uuid))
+                   then '{"state": "active", "superseded_by": null, "absorbed_at": null, "consolidated_into": null}'
+                        || case when p_was ? 'superseded_by' and p_was ->> 'superseded_by' is not null
+                                then '{"valid_until": null}' else '{}'::jsonb end
+                   else '{}'::jsonb end) as r;
 end;
 
 -- Where a memory lives: two in one place are twins.
@@ -349,6 +352,7 @@ begin
      where e.agent_id = agent and e.item_id = s.message_id
        and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and (s.is_shown or not is_rested_on(agent, s.message_id, '{}'));
+    perform give_back(agent, hidden, own);
     perform close_operation(agent);
     return true;
 end $$;

@@ -139,6 +139,8 @@ create table memories (
     said               text,
     -- text that a model wrote where readers get the typed sentence instead: formation reads it, and it is indexed
     draft              text,
+    -- author who took the memory back from others: it is shown to this user alone
+    withdrawn_by       text,
     primary key (agent_id, id),
     constraint memories_said_check check (state <> 'purged' and octet_length(said) <= 8192 or said is null),
     constraint memories_draft_check check (state <> 'purged' and octet_length(draft) <= 8192 or draft is null),

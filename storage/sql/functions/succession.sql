@@ -1,0 +1,113 @@
+-- What a memory replaced comes back into force once that memory is gone: erased, purged, undone or unshared.
+
+-- What these memories replaced, directly: facts that they superseded, texts that a consolidation took in or closed, memories
+-- that were merged into them or removed as their duplicates, and reflections that a correction removed with its fact. Merges
+-- are followed through what was erased before. A memory that its author has taken back stays so: what it replaced follows.
+create function replaced_by(p_agent text, p_gone uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with recursive gone(id) as (
+        select unnest(p_gone)
+        union
+        select n.id from gone g cross join lateral (
+               select m.id from memories m
+                where m.agent_id = p_agent and m.superseded_by = g.id and m.withdrawn_by is not null
+               union all
+               select m.id from relations r join memories m on m.agent_id = p_agent and m.id = r.to_id
+                where r.agent_id = p_agent and r.from_id = g.id and r.relation_type in ('merged_from', 'same_as')
+                  and (m.state = 'purged' or m.withdrawn_by is not null) offset 0) as n
+    ), closed as materialized (
+        select m.id, l.op_id
+          from gone g
+          join memories m on m.agent_id = p_agent and m.superseded_by = g.id
+         cross join lateral (select h.op_id from history h
+                              where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'SUPERSEDE'
+                              order by h.seq desc limit 1) as l
+    )
+    select id from closed
+    union
+    select m.id from gone g join memories m on m.agent_id = p_agent and m.consolidated_into = g.id
+    union
+    -- by the relation, which goes when the merge is undone and comes back when that is undone
+    select r.to_id
+      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+     where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id, true)
+    union
+    select m.id
+      from closed c
+      join history h on h.agent_id = p_agent and h.op_id = c.op_id and h.event = 'DELETE' and h.reason = 'correct'
+      join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.state = 'soft_deleted'
+     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.seq > h.seq and tells_of_memory(l))
+$$;
+
+-- The end that a memory had before it was superseded.
+create function earlier_end(m memories) returns timestamptz
+language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+    select case when m.state <> 'superseded' then m.valid_until
+                else (select (c.before ->> 'valid_until')::timestamptz
+                        from history h join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+                       where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'SUPERSEDE'
+                       order by h.seq desc limit 1) end
+$$;
+
+-- Puts these memories in force, with the messages that they rest on, but what a memory in force says already and what is about
+-- to be erased. Of several that say the same, one comes back.
+create function put_in_force(p_agent text, p_memories uuid[], p_keys text[]) returns uuid[]
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+    back uuid[] := array(
+        select (array_agg(m.id order by m.id))[1]
+          from unnest(p_memories) as i(id) join memories m on m.agent_id = p_agent and m.id = i.id
+         where m.state not in ('active', 'purged') and m.withdrawn_by is null and (p_keys is null or m.scope_key = any(p_keys))
+           and not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
+           and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
+         group by place_of(m));
+begin
+    update memories m
+       set state = 'active', superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null,
+           valid_until = earlier_end(m)
+     where m.agent_id = p_agent and m.id = any(back);
+    update entries e set living = true
+      from rests_on(p_agent, back) as s
+     where e.agent_id = p_agent and e.item_id = s.message_id and not e.living;
+    return back;
+end $$;
+
+-- What these memories replaced is in force again, and what had been raised from it and was withdrawn for its sake. p_keys: the
+-- scope keys that may change; null: all.
+create function give_back(p_agent text, p_gone uuid[], p_keys text[]) returns void
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    back uuid[];
+begin
+    if cardinality(p_gone) = 0 then
+        return;
+    end if;
+    back := put_in_force(p_agent, array(select replaced_by(p_agent, p_gone)), p_keys);
+    perform put_in_force(p_agent, array(
+        select c.id from copies_of(p_agent, back) as c(id)
+         where (select h.event = 'DELETE' and h.reason = 'propagation' from history h
+                 where h.agent_id = p_agent and h.memory_id = c.id and tells_of_memory(h) order by h.seq desc limit 1)
+           and not exists (select from relations r
+                            where r.agent_id = p_agent and r.from_id = c.id and r.relation_type = 'propagated_from'
+                              and not still_holds(p_agent, r.to_id))), p_keys);
+end $$;
+
+-- What an erased memory had replaced is replaced by its successor from then on, so that the successor gives it back.
+create function pass_on(p_agent text, p_gone uuid[]) returns void
+language sql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with recursive heir(id, successor) as (
+        select m.id, m.superseded_by from memories m
+         where m.agent_id = p_agent and m.id = any(p_gone) and m.superseded_by is not null
+        union
+        select h.id, m.superseded_by from heir h join memories m on m.agent_id = p_agent and m.id = h.successor
+         where h.successor = any(p_gone) and m.superseded_by is not null
+    )
+    update memories m set superseded_by = h.successor
+      from heir h
+     where m.agent_id = p_agent and m.superseded_by = h.id and h.successor <> all(p_gone) and m.id <> all(p_gone)
+       and m.id <> h.successor
+$$;
