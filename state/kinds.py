@@ -16,7 +16,7 @@ SearchType = Literal["hybrid", "semantic", "text"]
 Extraction = Literal["sequential", "single"]
 #: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
 #: to what went because it says exactly the same.
-RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from"]
+RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from", "drawn_from"]
 #: Why a formation runs.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 #: Not strftime's: those follow the locale of the host application.

@@ -96,11 +96,13 @@ async def operations_in(
 
 
 class Shared(NamedTuple):
-    """How somebody's words came into scopes that others read too."""
+    """How an actor's words came into scopes that others read too."""
 
+    actor: str
     ops: list[UUID]
+    #: Those in which anything of it is, in force or not.
     scope_keys: tuple[str, ...]
-    #: What came, and what it closed.
+    #: What is in use, and what it closed.
     memory_ids: list[UUID]
 
 
@@ -108,8 +110,9 @@ async def shared_by(scoped: ScopedTransaction, actor: str) -> Shared:
     """The operations, the scope keys and the memories."""
     rows = await scoped.call("shared_by", actor)
     return Shared(
+        actor=actor,
         ops=sorted({op_id for op_id, *_ in rows}),
-        scope_keys=tuple(sorted({key for _, key, _ in rows})),
+        scope_keys=tuple(sorted(key for (key,) in await scoped.call("keys_of_words", actor))),
         memory_ids=sorted({memory_id for *_, ids in rows for memory_id in ids}),
     )
 
@@ -120,7 +123,6 @@ async def plan_undo(
     ops: Sequence[UUID],
     *,
     cascade: bool,
-    only: Sequence[UUID] = (),
 ) -> Plan:
     """What undoing operations as one means; reads only.
 
@@ -128,20 +130,28 @@ async def plan_undo(
         keys: of a person, whose memories alone are rolled back; None: as administrator, all.
         ops: the operations; of a rollback in steps, the whole.
         cascade: undoes later operations on the same memories too.
-        only: of all that the operations did, what they did to these memories.
 
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
     """
-    names = sorted(str(op_id) for op_id in ops)
-    # as the history names what was undone, in each of its rows: many by a digest
-    undone = names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
-    request = {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
-    request |= {"only": [str(memory_id) for memory_id in only]} if only else {}
-    plan = await _plan(scoped, keys, ops, request)
+    plan = await _plan(scoped, keys, ops, _undoing(keys, ops, cascade=cascade))
     if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
     return plan
+
+
+async def plan_unshare(scoped: ScopedTransaction, shared: Shared, *, cascade: bool) -> Plan:
+    """Return the plan that takes back what an actor has shared, and hides it from the past that others read."""
+    request = _undoing(shared.scope_keys, shared.ops, cascade=cascade) | {"unshared_by": shared.actor}
+    request["only"] = [str(memory_id) for memory_id in shared.memory_ids]
+    return await _plan(scoped, shared.scope_keys, shared.ops, request)
+
+
+def _undoing(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> dict[str, Any]:
+    names = sorted(str(op_id) for op_id in ops)
+    # as the history names what was undone, in each of its rows: many by a digest
+    undone = names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
+    return {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
 
 
 async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from mnemic.state.background import Target
 from mnemic.storage.background import due_targets
@@ -14,6 +15,7 @@ _SQL = load_statements("insights")
 class KeptMessage(NamedTuple):
     """A message of a user that still has its words."""
 
+    id: UUID
     author: str
     content: str
 

@@ -106,7 +106,12 @@ async def checked_today(tx: ScopedTransaction, key: str) -> int:
 
 async def note_checked(tx: ScopedTransaction, key: str, pairs: Sequence[FactPair]) -> None:
     """Record pairs as judged."""
-    values = {"scope_key": key, "fingerprints": [pair.fingerprint for pair in pairs]}
+    values = {
+        "scope_key": key,
+        "fingerprints": [pair.fingerprint for pair in pairs],
+        "earlier_ids": [pair.earlier.id for pair in pairs],
+        "later_ids": [pair.later.id for pair in pairs],
+    }
     await tx.execute(_SQL["note_checked"], values)
 
 

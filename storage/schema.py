@@ -41,6 +41,13 @@ _SHOWN = (
     "select from history h where h.agent_id = history_contents.agent_id and h.seq = history_contents.seq))"
 )
 
+#: What an author has taken back from others is shown to that user alone.
+_OWN_AGAIN = f"'user:' || withdrawn_by = any ({_KEYS}::text[])"
+_NOT_WITHDRAWN = (
+    " and not exists (select from withdrawn w where w.agent_id = history_contents.agent_id"
+    f" and w.seq = history_contents.seq and ('user:' || w.withdrawn_by = any ({_KEYS}::text[])) is not true)"
+)
+
 
 def _of_keys(key: str = "scope_key") -> str:
     return f"{_AGENT} and {key} = any ({_KEYS}::text[])"
@@ -88,12 +95,13 @@ POLICIES: Final = (
     Policy("sessions", _of_keys("'session:' || session_id")),
     Policy("thread_revisions", _of_keys("'session:' || session_id")),
     Policy("relations", f"{_of_keys()} and to_scope_key = any ({_KEYS}::text[])"),
-    Policy("memories", _of_keys() + _allowed()),
+    Policy("memories", f"{_of_keys()} and (withdrawn_by is null or {_OWN_AGAIN}){_allowed()}"),
+    Policy("withdrawn", _AGENT, command="select"),
     Policy("entries", _of_keys() + _allowed()),
     # by its speaker, and by the runs of its own session
     Policy("messages", f"{_AGENT} and array[scope_key, 'session:' || session_id] && {_KEYS}" + _allowed("'message'")),
     Policy("history", _of_keys() + _allowed(), command="select"),
-    Policy("history_contents", f"{_of_keys()} and {_OTHER_END} = any ({_KEYS}::text[]) and {_SHOWN}", command="select"),
+    Policy("history_contents", f"{_of_keys()} and {_OTHER_END} = any ({_KEYS}::text[]) and {_SHOWN}{_NOT_WITHDRAWN}", command="select"),
     Policy("heads", _AGENT, command="select"),
     # the threads of one agent with one user: those whose ids begin as the setting says
     Policy("supervisor_checkpoints", f"threads_of(agent_id, user_id) = {_THREADS}"),

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from mnemic.memory.background.owners import owner_identity
 from mnemic.models.structured import run_step
@@ -15,7 +16,7 @@ from mnemic.prompts.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, Insigh
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.model_settings import OFFLINE
-from mnemic.state.records import NewMemory
+from mnemic.state.records import NewMemory, Relation
 from mnemic.storage import insights, memories, scopes
 from mnemic.storage.insights import KeptMessage
 from mnemic.storage.transaction import ScopedTransaction
@@ -30,6 +31,14 @@ MAX_TAGS: Final = 3
 MAX_TAG_CHARS: Final = 30
 
 
+class _Read(NamedTuple):
+    """The model's input, and the lineage of what is drawn from it."""
+
+    step_input: InsightsInput
+    relations: tuple[Relation, ...]
+    message_ids: tuple[UUID, ...]
+
+
 async def draw_insights(resources: Resources, target: Target) -> None:
     """Draw insights about a user if something is new and none were drawn in the last 24 hours.
 
@@ -39,15 +48,16 @@ async def draw_insights(resources: Resources, target: Target) -> None:
         ModelError, DatabaseUnavailableError, ConcurrentChangeError: nothing was stored.
     """
     identity = owner_identity(target)
-    step_input = await _read(resources, identity, target.scope_key)
-    if step_input is None:
+    read = await _read(resources, identity, target.scope_key)
+    if read is None:
         return
-    answer, _ = await metered(resources, identity, run_step(INSIGHTS, step_input, resources.models))
-    found = _usable(resources, identity, target.scope_key, answer.insights)
+    answer, _ = await metered(resources, identity, run_step(INSIGHTS, read.step_input, resources.models))
+    drawn = _usable(resources, identity, target.scope_key, answer.insights)
+    found = [replace(new, relations=read.relations, source_message_ids=read.message_ids) for new in drawn]
     await _save(resources, identity, target.scope_key, found)
 
 
-async def _read(resources: Resources, identity: Identity, key: str) -> InsightsInput | None:
+async def _read(resources: Resources, identity: Identity, key: str) -> _Read | None:
     """Return the input about the user; None if no insights are due."""
     if resources.settings.model_for("fast") == OFFLINE:
         return None
@@ -59,13 +69,17 @@ async def _read(resources: Resources, identity: Identity, key: str) -> InsightsI
         facts = await memories.living(tx, ["fact"], most=MAX_FACTS)
         known = await memories.living(tx, ["insight"], most=MAX_EPISODES)
         messages = await insights.recent_messages(tx, key, _MESSAGES)
-    return InsightsInput(
+    step_input = InsightsInput(
         user=display_name(split_scope_key(key)[1]),
         episodes=[memory.content for memory in episodes],
         facts=[memory.content for memory in facts],
         insights=[memory.content for memory in known],
         said=_snippet(messages),
     )
+    # an earlier insight that was shown may be repeated
+    shown = [*episodes, *facts, *known]
+    relations = tuple(Relation(to_id=memory.id, strength=1.0, relation_type="drawn_from") for memory in shown)
+    return _Read(step_input, relations, tuple(message.id for message in messages))
 
 
 def _snippet(messages: Sequence[KeptMessage]) -> str:

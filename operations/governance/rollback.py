@@ -93,19 +93,20 @@ async def undo(
 
 
 async def unshare(actor: Actor, by: str, options: RollbackOptions) -> Rollback:
-    """Takes back as one what somebody brought into groups or the whole agent; what is their own alone stays.
+    """Take back as one operation what an actor brought into groups or the whole agent; what is their own stays.
+
+    Its words leave the past states that others read, too; the actor still reads them, and can erase them by id.
 
     Raises:
         MnemicError: as `undo`.
     """
     async with actor.transaction() as scoped:
         shared = await history.shared_by(scoped, by)
-    if not shared.ops:
+    if not shared.scope_keys:
         return Rollback(op_id=None)
-    keys, only = shared.scope_keys, shared.memory_ids
     return await _carry_out(
-        replace(actor, keys=keys),
-        lambda scoped: history.plan_undo(scoped, keys, shared.ops, cascade=options.cascade, only=only),
+        replace(actor, keys=shared.scope_keys),
+        lambda scoped: history.plan_unshare(scoped, shared, cascade=options.cascade),
         options,
     )
 

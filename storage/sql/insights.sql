@@ -17,6 +17,6 @@ select moment <= clock_timestamp() - interval '1 day'
 
 -- recent_messages --
 -- The newest messages of the user that still have their words, without attachments.
-select m.author, m.content from messages m
+select m.id, m.author, m.content from messages m
  where m.agent_id = %(agent_id)s and m.scope_key = %(key)s and m.role = 'user' and m.content is not null and m.formed_by is not null
  order by m.said_at desc, m.id limit %(most)s;

@@ -101,8 +101,8 @@ select count(*) from checked_pairs
 
 -- note_checked --
 -- Pairs that were judged.
-insert into checked_pairs (agent_id, scope_key, fingerprint)
-select %(agent_id)s, %(scope_key)s, unnest(%(fingerprints)s::uuid[])
+insert into checked_pairs (agent_id, scope_key, fingerprint, earlier_id, later_id)
+select %(agent_id)s, %(scope_key)s, * from unnest(%(fingerprints)s::uuid[], %(earlier_ids)s::uuid[], %(later_ids)s::uuid[])
 on conflict (agent_id, scope_key, fingerprint) do update set checked_at = excluded.checked_at;
 
 -- prune --

@@ -95,11 +95,11 @@ with word as materialized (
 ), link as materialized (
     select n.item_id, l.other, l.strength, n.fused from near n cross join lateral (
                select to_id as other, strength from relations
-                where agent_id = %(agent_id)s and from_id = n.item_id
+                where agent_id = %(agent_id)s and from_id = n.item_id and relation_type <> 'drawn_from'
                   and scope_key = any(%(scope_keys)s) and to_scope_key = any(%(scope_keys)s)
                union all
                select from_id, strength from relations
-                where agent_id = %(agent_id)s and to_id = n.item_id
+                where agent_id = %(agent_id)s and to_id = n.item_id and relation_type <> 'drawn_from'
                   and scope_key = any(%(scope_keys)s) and to_scope_key = any(%(scope_keys)s)) as l
 ), companion as (
     -- what candidates are related to and is none itself
@@ -116,7 +116,7 @@ with word as materialized (
 )
 select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.content, i.dated, i.importance, i.session_id,
        i.pinned, i.tags, i.state, i.created_at, i.updated_at, i.author, i.place, c.text, c.similarity, c.fused,
-       case when c.kind <> 'message' and exists (select from near where kind = 'message') then array(
+       case when c.kind not in ('message', 'insight') and exists (select from near where kind = 'message') then array(
            select message_id from sources
             where agent_id = %(agent_id)s and memory_id = c.item_id and scope_key = any(%(scope_keys)s)) end as sources,
        case when c.kind = 'message' then '{}' else array(

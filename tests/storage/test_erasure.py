@@ -100,7 +100,10 @@ async def test_other_memories_live_on_and_lose_the_shared_message(world: World) 
 
 async def test_nobody_erases_what_is_not_their_own(world: World) -> None:
     crew = identity(groups=["crew"], session="s1")
-    own, bos, shared, wide = (memory(CANARY, key=key) for key in ("user:ana", "user:bo", "group:crew", "agent:harbor"))
+    own, bos, shared, wide = (
+        replace(memory(CANARY, key=key), actor_id=None if key == "user:ana" else "bo")
+        for key in ("user:ana", "user:bo", "group:crew", "agent:harbor")
+    )
     await remember(world.db, crew, own, bos, shared, wide, also=["user:bo"])
     ids = [bos.id, shared.id, wide.id, uuid.uuid4()]
     assert await erase(world.db, *ids, who=crew) == []
@@ -110,6 +113,7 @@ async def test_nobody_erases_what_is_not_their_own(world: World) -> None:
     assert world.states(own.id, *ids[:3]) == ["active"] * 4
     assert await erase_person(world.db, user="bo") == set()
     assert world.states(own.id, *ids[:3]) == ["active"] * 4
+    assert {*await erase(world.db, *ids, who=identity("bo"), keys=["user:bo"])} == {bos.id, shared.id, wide.id}
 
 
 async def test_an_erased_memory_is_never_brought_back(world: World) -> None:

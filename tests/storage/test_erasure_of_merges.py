@@ -217,7 +217,7 @@ RULES: dict[str, Rule] = {
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
-        "is_in_use", "in ('DELETE', 'TTL'))", "in (''))",
+        "is_in_use", "h.event in ('DELETE', 'TTL') and", "h.event in ('') and",
     ),
     "what was forgotten merged twice, too": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,

@@ -8,19 +8,32 @@ language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     perform pass_on(p_agent, p_memories);
-    delete from entries where agent_id = p_agent and item_id = any(p_memories || p_messages);
+    delete from entries where agent_id = p_agent and item_id = any(p_memories);
     update memories
        set state = 'purged', content = '', subject = '', said = null, draft = null, tags = null, protected = false,
-           pinned = false, utc_offset = 0, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null
+           pinned = false, utc_offset = 0, superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null,
+           withdrawn_by = null
      where agent_id = p_agent and id = any(p_memories);
+    delete from withdrawn where agent_id = p_agent and memory_id = any(p_memories);
+    -- with its words a pair of facts is judged anew
+    delete from checked_pairs where agent_id = p_agent and (earlier_id = any(p_memories) or later_id = any(p_memories));
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
-    -- what was pending counts as formed, so that no run meets a message without content
+    perform take_words(p_agent, p_messages, p_op);
+    perform give_back(p_agent, p_memories, null);
+end $$;
+
+-- Takes the words of messages, with what is searched of them. What was pending counts as formed, so that no run meets a message
+-- without content.
+create function take_words(p_agent text, p_messages uuid[], p_op uuid) returns void
+language plpgsql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
+    delete from entries where agent_id = p_agent and item_id = any(p_messages);
     update messages set content = null, author = '', utc_offset = 0, formed_by = coalesce(formed_by, p_op), forget_at = null
      where agent_id = p_agent and id = any(p_messages);
-    perform give_back(p_agent, p_memories, null);
 end $$;
 
 -- The messages that memories rest on, but those that somebody else said.
@@ -188,36 +201,64 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where k.id = k.origin or o.words && t.words or least(cardinality(o.words), cardinality(t.words)) < 2
 $$;
 
--- Messages of a person, or of a session that is nobody's, that say what these memories say, or what these messages say.
-create function saying(p_agent text, p_keys text[], p_user text, p_memories uuid[], p_messages uuid[]) returns setof uuid
+-- Messages that may repeat what is erased, as far as they still have words and are not planned yet: the person's own, and those
+-- that no person said, in the sessions in which the person spoke and in these scope keys.
+create function possible_repeats(p_agent text, p_user text, p_keys text[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with theirs as materialized (
-        select m.id, words_in(m.content) as words from messages m
+        select distinct session_id from messages where agent_id = p_agent and user_id = p_user
+    )
+    select array(
+        select m.id from messages m
          where m.agent_id = p_agent and m.content is not null
            and (m.user_id = p_user
-                or m.user_id is null
-                   and (m.scope_key = any(p_keys)
-                        or m.session_id in (select session_id from messages where agent_id = p_agent and user_id = p_user)))
-    ), told as materialized (
-        select m.id, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
+                or m.user_id is null and (m.scope_key = any(p_keys) or m.session_id in (select session_id from theirs)))
+           and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id))
+$$;
+
+-- Those of these messages that hold all words of one of the memories, besides the name of its subject; that have the same words
+-- as one of the messages that the memories rest on; or that no person said and that hold all words of a sentence of one of
+-- the messages to be quoted.
+create function repeats(p_agent text, p_among uuid[], p_memories uuid[], p_sources uuid[], p_quoted uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with theirs as materialized (
+        select m.id, m.user_id, words_in(m.content) as words from messages m
+         where m.agent_id = p_agent and m.id = any(p_among) and m.content is not null
+    ), claim as materialized (
+        select m.id as nth, false as is_quoted, array(select unnest(words_in(m.content)) except select unnest(words_in(m.subject))) as words
           from memories m where m.agent_id = p_agent and m.id = any(p_memories)
+        union all
+        select gen_random_uuid(), true, words_in(s.sentence)
+          from messages m cross join regexp_split_to_table(m.content, '[.!?…。！？；\n\r]+') as s(sentence)
+         where m.agent_id = p_agent and m.id = any(p_quoted)
     ), given as materialized (
-        select words_in(content) as words from messages where agent_id = p_agent and id = any(p_messages)
+        select words_in(content) as words from messages where agent_id = p_agent and id = any(p_sources)
     ), theirs_words as materialized (
         select id, unnest(words) as word from theirs
     ), rarity as materialized (
         select word, count(*) as messages from theirs_words group by word
     ), sought as materialized ( -- by the rarest of its words
-        select distinct on (o.id) o.words, w.word
-          from told o cross join unnest(o.words) as w(word) join rarity r on r.word = w.word
-         where cardinality(o.words) > 1 order by o.id, r.messages
+        select distinct on (c.nth) c.words, c.is_quoted, w.word
+          from claim c cross join unnest(c.words) as w(word) join rarity r on r.word = w.word
+         where cardinality(c.words) > case when c.is_quoted then 2 else 1 end order by c.nth, r.messages
     )
     select t.id from sought s join theirs_words w on w.word = s.word join theirs t on t.id = w.id
-     where t.words @> s.words
+     where t.words @> s.words and (t.user_id is null or not s.is_quoted)
     union
     select t.id from theirs t join given g on g.words = t.words
      -- and tell of them: "yes, please" is said of many things
-     where cardinality(t.words) > 1 and t.words && array(select unnest(words) from told)
+     where cardinality(t.words) > 1 and t.words && array(select unnest(words) from claim where not is_quoted)
+$$;
+
+-- Insights that were drawn from these memories or messages.
+create function drawn_from(p_agent text, p_memories uuid[], p_messages uuid[]) returns setof uuid
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    select r.from_id from relations r
+     where r.agent_id = p_agent and r.to_id = any(p_memories) and r.relation_type = 'drawn_from'
+    union
+    select m.id from sources s join memories m on m.agent_id = p_agent and m.id = s.memory_id and m.kind = 'insight'
+     where s.agent_id = p_agent and s.message_id = any(p_messages)
 $$;
 
 -- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
@@ -246,21 +287,34 @@ create function owner_of(e erasures) returns text
 language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
--- Adds memories of the person's own keys, where their words live on, and what they were formed from, and messages of the
--- person's by their ids.
+-- Whether a memory is the person's to erase by its id: of a scope key of their own, or their own word in one that others read.
+create function is_own(m memories, p_keys text[], p_user text) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select m.state <> 'purged' and (m.scope_key = any(p_keys) or p_user is not null and is_word_of(m, p_user))
+$$;
+
+-- Adds memories that are the person's to erase, where their words live on, and what they were formed from; and messages of the
+-- person's by their ids, with what was formed from them.
 create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     e     erasures := own_erasure(p_erasure);
     own   text[] := own_keys(p_keys);
     ids   uuid[];
+    named uuid[];
     said  uuid[];
     alike uuid[];
 begin
-    ids := array(select id from memories
-                  where agent_id = e.agent_id and id = any(p_ids) and scope_key = any(own) and state <> 'purged');
-    ids := array(select id from memories where agent_id = e.agent_id and id in (select lineage(e.agent_id, ids))
-                    and scope_key = any(own) and state <> 'purged');
+    named := array(select m.id from messages m
+                    where m.agent_id = e.agent_id and m.id = any(p_ids) and m.content is not null
+                      and (m.user_id = owner_of(e) or m.user_id is null and m.scope_key = any(own)));
+    ids := array(select m.id from memories m
+                  where m.agent_id = e.agent_id and is_own(m, own, owner_of(e))
+                    and m.id in (select unnest(p_ids)
+                                 union
+                                 select memory_id from sources where agent_id = e.agent_id and message_id = any(named)));
+    ids := array(select m.id from memories m where m.agent_id = e.agent_id and m.id in (select lineage(e.agent_id, ids))
+                    and is_own(m, own, owner_of(e)));
     -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
     -- and not for each pair
     alike := array(
@@ -277,30 +331,42 @@ begin
             select words_in(content) as words from memories where agent_id = e.agent_id and id = any(ids)
         )
         select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words));
-    ids := array(select id from memories
-                  where agent_id = e.agent_id and scope_key = any(own) and state <> 'purged'
-                    and id in (select unnest(ids) union select lineage(e.agent_id, alike)));
-    said := array(select own_sources(e.agent_id, ids, owner_of(e))
-                  union
-                  select m.id from messages m
-                   where m.agent_id = e.agent_id and m.id = any(p_ids) and m.content is not null
-                     and (m.user_id = owner_of(e) or m.user_id is null and m.scope_key = any(own)));
+    ids := array(select m.id from memories m
+                  where m.agent_id = e.agent_id and is_own(m, own, owner_of(e))
+                    and m.id in (select unnest(ids) union select lineage(e.agent_id, alike)));
+    said := named || array(select own_sources(e.agent_id, ids, owner_of(e)));
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
-    select e.agent_id, i, e.id, false, true from unnest(ids) as i
-    union
-    select e.agent_id, i, e.id, true, true from unnest(said) as i
-    union
-    -- the same words, where they were raised to others
-    select e.agent_id, i, e.id, false, true from copies_of(e.agent_id, ids) as i
-    union
-    -- what was formed with these messages and waits to lose its words, but for what somebody else said
-    select e.agent_id, w.id, e.id, true, true from messages w
-     where w.agent_id = e.agent_id and w.forget_at is not null and (w.user_id is null or w.user_id = owner_of(e))
-       and w.formed_by in (select formed_by from messages where agent_id = e.agent_id and id = any(said))
-    union
-    select e.agent_id, i, e.id, true, true from saying(e.agent_id, own, owner_of(e), ids, said) as i
+    -- what others read is followed into whatever it went into
+    select e.agent_id, m.id, e.id, false, m.scope_key = any(own)
+      from memories m where m.agent_id = e.agent_id and m.id = any(ids)
+    on conflict do nothing;
+    perform plan_related(e, ids, said);
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, i, e.id, true, true
+      from repeats(e.agent_id, possible_repeats(e.agent_id, owner_of(e), own), ids, said, named) as i
     on conflict do nothing;
 end $$;
+
+-- Adds what goes with memories and messages however they came into the plan: the messages, copies that were raised from the
+-- memories, insights that were drawn from either, and what was formed with the messages and waits to lose its words, but
+-- for what somebody else said.
+create function plan_related(e erasures, p_memories uuid[], p_messages uuid[]) returns void
+language sql security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, i, e.id, true, true from unnest(p_messages) as i
+    union
+    select e.agent_id, i, e.id, false, true from copies_of(e.agent_id, p_memories) as i
+    union
+    select e.agent_id, m.id, e.id, false, true
+      from drawn_from(e.agent_id, p_memories, p_messages) as i
+      join memories m on m.agent_id = e.agent_id and m.id = i and m.state <> 'purged'
+    union
+    select e.agent_id, w.id, e.id, true, true from messages w
+     where w.agent_id = e.agent_id and w.forget_at is not null and (w.user_id is null or w.user_id = owner_of(e))
+       and w.formed_by in (select formed_by from messages where agent_id = e.agent_id and id = any(p_messages))
+    on conflict do nothing
+$$;
 
 -- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
 create function plan_person(p_erasure uuid) returns bigint
@@ -323,23 +389,55 @@ begin
       from said_by(e.agent_id, owner_of(e)) as s join messages m on m.agent_id = e.agent_id and m.id = s.id and m.content is not null
     on conflict do nothing;
     get diagnostics added = row_count;
+    perform plan_related(e, '{}', array(select item_id from erasing
+                                         where agent_id = e.agent_id and erasure_id = e.id and is_message));
     return added;
 end $$;
 
--- Adds what these memories went into, that too which was erased before where it is to be followed, and what they rest on.
+-- Adds what these memories went into, that too which was erased before where it is to be followed, and what goes with them. Of
+-- an erasure by ids, what other people said in the place of one of these stays.
 create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
-language sql security definer set search_path = mnemic, pg_temp
+language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+begin
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
     select e.agent_id, m.id, e.id, false, false
       from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
-     where m.state <> 'purged' or p_through
-    union all
-    select e.agent_id, s, e.id, true, true from own_sources(e.agent_id, p_memories, owner_of(e)) as s
-    on conflict do nothing
-$$;
+     where (m.state <> 'purged' or p_through)
+       and (e.is_whole or m.provenance = 'consolidated' or m.kind in ('consolidation', 'journal') or is_own(m, '{}', owner_of(e)))
+    on conflict do nothing;
+    perform plan_related(e, p_memories, array(select own_sources(e.agent_id, p_memories, owner_of(e))));
+end $$;
 
--- Follows so many memories of the plan; how many it were.
+-- Adds, once all memories of a person's erasure are known, the messages of nobody's that quote them or what the person said, and
+-- the memories that rest on such a message; how many it were.
+create function plan_quotations(e erasures) returns bigint
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    among  uuid[] := possible_repeats(e.agent_id, owner_of(e), array[e.scope_key]);
+    quotes uuid[];
+    ids    uuid[];
+    said   uuid[];
+    added  bigint;
+begin
+    if not e.is_whole or cardinality(among) = 0 then
+        return 0;
+    end if;
+    select array_agg(item_id) filter (where not is_message), array_agg(item_id) filter (where is_message) into ids, said
+      from erasing where agent_id = e.agent_id and erasure_id = e.id;
+    quotes := array(select repeats(e.agent_id, among, ids, said, said));
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    select e.agent_id, i, e.id, true, true from unnest(quotes) as i
+    union
+    select e.agent_id, m.id, e.id, false, false
+      from sources s join memories m on m.agent_id = e.agent_id and m.id = s.memory_id and m.state <> 'purged'
+     where s.agent_id = e.agent_id and s.message_id = any(quotes)
+    on conflict do nothing;
+    get diagnostics added = row_count;
+    return added;
+end $$;
+
+-- Follows so many memories of the plan, and then looks for quotations; how many items it were.
 create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -348,6 +446,9 @@ declare
     ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_followed
                          limit p_most);
 begin
+    if cardinality(ids) = 0 then
+        return plan_quotations(e);
+    end if;
     perform follow(e, ids, true);
     delete from erasing i using memories m
      where i.agent_id = e.agent_id and i.item_id = any(ids) and i.erasure_id = e.id
@@ -401,6 +502,10 @@ begin
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
            and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
+        -- the person's id goes from what is only counted, and is no job's any more
+        delete from checked_pairs where agent_id = e.agent_id and scope_key = e.scope_key;
+        delete from job_failures where agent_id = e.agent_id and scope_key = e.scope_key;
+        update events set user_id = null where agent_id = e.agent_id and user_id = owner_of(e);
         theirs := array(select t from supervisor_checkpoints t
                          where t.agent_id = e.agent_id
                            and (t.user_id = owner_of(e) or t.user_id = '' and t.thread_id = any(alone)) limit p_most);
@@ -436,7 +541,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     ), going as materialized (
         select i.item_id as id, i.is_message from e join erasing i on i.agent_id = e.agent and i.erasure_id = p_erasure
     )
-    (select m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) then m.content end, null
+    (select m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) or is_own(m, e.own, e.mine) then m.content end, null
        from e cross join going g join memories m on m.agent_id = e.agent and m.id = g.id
       order by m.created_at, m.id)
     union all
@@ -464,17 +569,16 @@ $$;
 
 -- Takes the words of the agent's messages whose days are over, the oldest and at most so many; how many they were.
 create function forget_messages(p_most integer) returns integer
-language sql security definer set search_path = mnemic, pg_temp as $$
-    select from heads where agent_id = current_setting('mnemic.agent_id') for update;
-    with gone as (
-        update messages set content = null, forget_at = null
-         where (agent_id, id) in (
-               select agent_id, id from messages
-                where agent_id = current_setting('mnemic.agent_id') and forget_at <= clock_timestamp()
-                order by forget_at limit p_most)
-        returning 1)
-    select count(*)::integer from gone
-$$;
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    agent text := current_setting('mnemic.agent_id');
+    due   uuid[];
+begin
+    perform from heads where agent_id = agent for update;
+    due := array(select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
+    perform take_words(agent, due, null);
+    return cardinality(due);
+end $$;
 
 -- Memories that time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was their expiry.
 create function expired_since(p_agent text, p_after interval, p_beyond uuid, p_most integer) returns setof memories
@@ -515,6 +619,11 @@ begin
                            'retention', null, p_run::text, '{}');
     ids := array(select m.id from unnest(expired) as e join memories m on m.agent_id = agent and m.id = e.id
                   where m.version = e.version order by m.id); -- nothing happened to them meanwhile
+    -- with them go insights that were drawn from them, and copies that were withdrawn because they expired
+    ids := ids || array(select m.id from memories m
+                         where m.agent_id = agent and not m.protected and not m.pinned and m.state <> 'purged' and m.id <> all(ids)
+                           and (m.id in (select drawn_from(agent, ids, '{}'))
+                                or m.state = 'soft_deleted' and m.id in (select copies_of(agent, ids))));
     -- a message that another memory rests on is not the expired one's alone
     perform erase_contents(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)

@@ -4,7 +4,7 @@ grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select on history, refinements to mnemic_app, mnemic_admin;
 grant select (agent_id, seq, hash) on heads to mnemic_app, mnemic_admin;
 grant select (agent_id, scope_key, work, holder, until) on leases to mnemic_admin;
-grant select on migrations, history_contents, erasures to mnemic_app;
+grant select on migrations, history_contents, erasures, withdrawn to mnemic_app;
 grant select, insert on sources, relations to mnemic_app;
 grant select, insert, update on agents, scopes, sessions, messages, memories, token_usage, thread_revisions, memory_use
     to mnemic_app;
@@ -14,7 +14,7 @@ grant select, insert, update on maintenance_runs to mnemic_app;
 grant select, insert, update, delete on job_failures, schedules, checked_pairs to mnemic_app;
 grant select, insert, update, delete on entries, leases, supervisor_checkpoints, checkpoints, checkpoint_blobs,
     checkpoint_writes to mnemic_app;
-grant execute on function shared_by, plan_rollback, roll_back, tells_of_memory, forget_messages, purge_expired
+grant execute on function shared_by, keys_of_words, plan_rollback, roll_back, tells_of_memory, forget_messages, purge_expired
     to mnemic_app, mnemic_admin;
 grant execute on function set_protection, as_of_blind, audit_problems, agent_ids to mnemic_admin;
 grant execute on function stored_session, begin_operation, searchable, embedding_due, local_time, indexed_text, chain_links, history_text,

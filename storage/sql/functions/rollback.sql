@@ -66,10 +66,10 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
                     where o.state = 'active'
                        or (p_erased or o.state <> 'purged')
-                      and (select h.event from history h
+                      and (select h.event in ('DELETE', 'TTL') and h.reason not in ('undo', 'restore') from history h
                             where h.agent_id = p_agent and h.memory_id = o.id
                               and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
-                            order by h.seq desc limit 1) in ('DELETE', 'TTL'))
+                            order by h.seq desc limit 1))
 $$;
 
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
@@ -118,7 +118,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
     select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
 $$;
 
--- Whether a living memory other than these rests on a message.
+-- Whether a living memory other than these rests on a message. An insight is drawn from messages and does not repeat them.
 create function is_rested_on(p_agent text, p_message uuid, p_but uuid[]) returns boolean
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive holder(id) as (
@@ -128,33 +128,65 @@ language sql stable set search_path = mnemic, pg_temp as $$
          where r.relation_type in ('merged_from', 'same_as')
     )
     select exists (select from holder h join memories m on m.agent_id = p_agent and m.id = h.id
-                    where m.state in ('active', 'absorbed') and m.id <> all(p_but))
+                    where m.state in ('active', 'absorbed') and m.kind <> 'insight' and m.id <> all(p_but))
 $$;
 
--- What somebody's words brought into scopes that others read too, and is still in use there; with what it closed.
-create function shared_by(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
+-- Whether a memory that others read is a person's own word: what they typed, remembered or corrected, or what was raised from
+-- that.
+create function is_word_of(m memories, p_user text) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+    select m.actor_id = p_user and split_part(m.scope_key, ':', 1) in ('group', 'agent') and exists (
+           select from history h where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
+              and h.reason in ('formation', 'remember', 'remember_procedure', 'correct', 'propagation') offset 0)
+$$;
+
+-- An actor's own words in the scope keys that others read, with what was raised on their strength, in force or not.
+create function words_of(p_actor text) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive brought(id) as (
         select id from memories where agent_id = current_setting('mnemic.agent_id') and actor_id = p_actor
         union
-        -- raised on the strength of what they brought
         select r.from_id from brought b
           join relations r on r.agent_id = current_setting('mnemic.agent_id') and r.to_id = b.id
          where r.relation_type = 'propagated_from'
     )
+    select m.* from brought b join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
+     where (session_user = 'mnemic_admin' or m.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
+       and m.state <> 'purged' and is_word_of(m, m.actor_id)
+$$;
+
+-- Whether a memory was merged into one that is in force.
+create function is_merged_in_force(p_agent text, p_memory uuid) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    with recursive whole(id) as (
+        select from_id from relations where agent_id = p_agent and to_id = p_memory and relation_type = 'merged_from'
+        union
+        select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
+         where r.relation_type in ('merged_from', 'same_as')
+    )
+    select exists (select from whole w join memories m on m.agent_id = p_agent and m.id = w.id and m.state = 'active')
+$$;
+
+-- What an actor's words brought into scopes that others read too, and is still in use there, by itself or in what it was merged
+-- into; with what it closed.
+create function shared_by(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select h.op_id, h.scope_key,
-           array(select m.id union select o.id from memories o where o.agent_id = m.agent_id and o.superseded_by = m.id)
-      from brought b
-      join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
-      join history h on h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
-     where (session_user = 'mnemic_admin' or h.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
-       and h.reason in ('formation', 'remember', 'remember_procedure', 'correct', 'propagation')
-       and split_part(h.scope_key, ':', 1) in ('group', 'agent')
-       and (select l.event from history l
-             where l.agent_id = h.agent_id and l.memory_id = h.memory_id and l.event <> 'LINK' order by l.seq desc limit 1)
-           in ('ADD', 'UPDATE', 'ABSORB', 'RESTORE', 'UNPROTECT', -- and what they corrected themselves
-               (select 'SUPERSEDE' from memories n where n.agent_id = m.agent_id and n.id = m.superseded_by
-                                                    and n.actor_id = p_actor))
+           array(select w.id union select o.id from memories o where o.agent_id = w.agent_id and o.superseded_by = w.id
+                 union
+                 select r.from_id from relations r
+                  where r.agent_id = w.agent_id and r.to_id = w.id and r.relation_type = 'merged_from')
+      from words_of(p_actor) w
+      join history h on h.agent_id = w.agent_id and h.memory_id = w.id and h.event = 'ADD'
+     where not w.protected and w.withdrawn_by is null
+       and (w.state in ('active', 'absorbed') or is_merged_in_force(w.agent_id, w.id)
+            or exists (select from memories n where n.agent_id = w.agent_id and n.id = w.superseded_by and n.actor_id = p_actor))
+$$;
+
+-- The keys of what an actor has shared and has not taken back, in force or not.
+create function keys_of_words(p_actor text) returns setof text
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select distinct scope_key from words_of(p_actor) where withdrawn_by is null
 $$;
 
 -- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
@@ -247,6 +279,14 @@ begin
                 when id in (select t.id from tied t offset 0) then 2 else 3 end, null::uuid, null
       from final
     union all
+    -- an author's words that are in force no more are taken from the past
+    select 'change', w.id, w.kind, w.scope_key, w.state, w.state, w.version, l.seq, false, 1, null, null
+      from words_of(p_request ->> 'unshared_by') w
+     cross join lateral (select h.seq from history h where h.agent_id = agent and h.memory_id = w.id and tells_of_memory(h)
+                          order by h.seq desc limit 1) as l
+     where w.withdrawn_by is null and w.state not in ('active', 'absorbed') and w.scope_key = any(concerns)
+       and w.id not in (select id from final offset 0)
+    union all
     select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null, null, null
       from target t join memories m on m.agent_id = agent and m.id = t.id
      where t.is_erased or (m.state = 'purged' and t.was is not null)
@@ -287,6 +327,7 @@ declare
     finals memories[];
     hidden uuid[];
     shown  uuid[];
+    taken  uuid[]; -- withdrawn by their author
     is_living boolean;
 begin
     perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
@@ -314,6 +355,17 @@ begin
                      where f.state = 'soft_deleted' and m.state <> 'soft_deleted');
     shown := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
                     where f.state <> 'soft_deleted' and m.state <> f.state);
+    if p_request ? 'unshared_by' then
+        taken := array(select f.id from unnest(finals) as f
+                        where f.state <> 'active'
+                          and (f.id in (select id from words_of(p_request ->> 'unshared_by'))
+                               or f.state = 'soft_deleted' and f.provenance = 'consolidated'));
+    end if;
+    -- what was withdrawn by the changes that are undone is shown again
+    delete from withdrawn w
+     using unnest(p_ids, p_seqs) as t(id, seq), history h
+     where w.agent_id = agent and w.memory_id = t.id and h.agent_id = agent and h.memory_id = t.id and h.op_id = w.op_id
+       and h.seq > coalesce(t.seq, 0);
     -- a place is freed before it is taken: first those that stand where another one has to go
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
@@ -327,8 +379,8 @@ begin
                superseded_by = f.superseded_by, absorbed_at = f.absorbed_at, consolidated_into = f.consolidated_into,
                valid_from = f.valid_from, utc_offset = f.utc_offset, valid_until = f.valid_until, purge_at = f.purge_at,
                source_session_id = f.source_session_id, run_id = f.run_id,
-               actor_id = f.actor_id, role = f.role, said = f.said,
-               draft = f.draft
+               actor_id = f.actor_id, role = f.role, said = f.said, draft = f.draft,
+               withdrawn_by = case when f.id = any(taken) then p_request ->> 'unshared_by' else f.withdrawn_by end
           from unnest(finals) as f
          where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
     end loop;
@@ -352,6 +404,15 @@ begin
      where e.agent_id = agent and e.item_id = s.message_id
        and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and (s.is_shown or not is_rested_on(agent, s.message_id, '{}'));
+    if p_request ? 'unshared_by' then -- all of what was taken, and of texts that were written anew what has been undone
+        insert into withdrawn (agent_id, seq, memory_id, op_id, withdrawn_by)
+        select agent, h.seq, h.memory_id, p_op, p_request ->> 'unshared_by'
+          from unnest(p_ids, p_seqs) as t(id, seq)
+          join memories m on m.agent_id = agent and m.id = t.id
+          join history h on h.agent_id = agent and h.memory_id = t.id and tells_of_memory(h)
+         where m.id = any(taken) or m.provenance = 'consolidated' and h.seq > t.seq
+        on conflict do nothing;
+    end if;
     perform give_back(agent, hidden, own);
     perform close_operation(agent);
     return true;

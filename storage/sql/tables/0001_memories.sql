@@ -172,7 +172,7 @@ create table relations (
     from_id        uuid not null,
     to_id          uuid not null,
     relation_type  text not null default 'related_to'
-                   check (relation_type in ('related_to', 'merged_from', 'same_as', 'propagated_from')),
+                   check (relation_type in ('related_to', 'merged_from', 'same_as', 'propagated_from', 'drawn_from')),
     strength       real not null check (strength between 0 and 1),
     scope_key      text not null,
     to_scope_key   text not null,

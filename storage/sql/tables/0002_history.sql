@@ -44,6 +44,18 @@ create table history_contents (
     primary key (agent_id, seq)
 );
 
+-- Rows of history whose contents an author has taken back from others: they are shown to this user alone. An undo of the
+-- operation that took them back deletes these rows.
+create table withdrawn (
+    agent_id      text not null,
+    seq           bigint not null,
+    memory_id     uuid not null,
+    op_id         uuid not null,
+    withdrawn_by  text not null,
+    primary key (agent_id, seq)
+);
+create index withdrawn_memory on withdrawn (agent_id, memory_id);
+
 -- Where each agent's chain has come to, and the operation that is open on it: that of a transaction which still runs, by its
 -- id and its time, for a dump that is restored elsewhere brings ids that come there once more. Whoever may write here may
 -- claim any act, so that nobody may but the functions of the owner.

@@ -10,11 +10,14 @@ create table job_failures (
     primary key (agent_id, job, scope_key)
 );
 
--- Pairs of facts that a model has judged, as digests of their ids and versions: they are not judged again for some days.
+-- Pairs of facts that a model has judged, by digests of their ids and versions: they are not judged again for some days, unless
+-- one of them is erased.
 create table checked_pairs (
     agent_id     text not null references agents,
     scope_key    text not null,
     fingerprint  uuid not null,
+    earlier_id   uuid not null,
+    later_id     uuid not null,
     checked_at   timestamptz not null default clock_timestamp(),
     primary key (agent_id, scope_key, fingerprint)
 );
