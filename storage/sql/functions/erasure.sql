@@ -22,7 +22,7 @@ begin
        and c.agent_id = p_agent and c.seq = h.seq;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     perform take_words(p_agent, p_messages, p_op);
-    perform give_back(p_agent, p_memories, null);
+    perform give_back(p_agent, p_memories, '{}');
 end $$;
 
 -- Takes the words of messages, with what is searched of them. What was pending counts as formed, so that no run meets a message

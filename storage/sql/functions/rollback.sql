@@ -175,7 +175,10 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
            array(select w.id union select o.id from memories o where o.agent_id = w.agent_id and o.superseded_by = w.id
                  union
                  select r.from_id from relations r
-                  where r.agent_id = w.agent_id and r.to_id = w.id and r.relation_type = 'merged_from')
+                  where r.agent_id = w.agent_id and r.to_id = w.id and r.relation_type = 'merged_from'
+                 union -- reflections that a correction removed with its fact
+                 select d.memory_id from history d
+                  where d.agent_id = w.agent_id and d.op_id = h.op_id and d.event = 'DELETE' and d.reason = 'correct')
       from words_of(p_actor) w
       join history h on h.agent_id = w.agent_id and h.memory_id = w.id and h.event = 'ADD'
      where not w.protected and w.withdrawn_by is null
@@ -413,7 +416,7 @@ begin
          where m.id = any(taken) or m.provenance = 'consolidated' and h.seq > t.seq
         on conflict do nothing;
     end if;
-    perform give_back(agent, hidden, own);
+    perform give_back(agent, hidden, shown);
     perform close_operation(agent);
     return true;
 end $$;

@@ -53,14 +53,14 @@ $$;
 
 -- Puts these memories in force, with the messages that they rest on, but what a memory in force says already and what is about
 -- to be erased. Of several that say the same, one comes back.
-create function put_in_force(p_agent text, p_memories uuid[], p_keys text[]) returns uuid[]
+create function put_in_force(p_agent text, p_memories uuid[]) returns uuid[]
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     back uuid[] := array(
         select (array_agg(m.id order by m.id))[1]
           from unnest(p_memories) as i(id) join memories m on m.agent_id = p_agent and m.id = i.id
-         where m.state not in ('active', 'purged') and m.withdrawn_by is null and (p_keys is null or m.scope_key = any(p_keys))
+         where m.state not in ('active', 'purged') and m.withdrawn_by is null
            and not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
            and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
          group by place_of(m));
@@ -75,24 +75,26 @@ begin
     return back;
 end $$;
 
--- What these memories replaced is in force again, and what had been raised from it and was withdrawn for its sake. p_keys: the
--- scope keys that may change; null: all.
-create function give_back(p_agent text, p_gone uuid[], p_keys text[]) returns void
+-- What these memories replaced is in force again, and copies that had been raised from it, or from memories that are back
+-- already, and were withdrawn for its sake.
+create function give_back(p_agent text, p_gone uuid[], p_back uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
-    back uuid[];
+    back uuid[] := p_back;
 begin
-    if cardinality(p_gone) = 0 then
+    if cardinality(p_gone) > 0 then
+        back := back || put_in_force(p_agent, array(select replaced_by(p_agent, p_gone)));
+    end if;
+    if cardinality(back) = 0 then
         return;
     end if;
-    back := put_in_force(p_agent, array(select replaced_by(p_agent, p_gone)), p_keys);
     perform put_in_force(p_agent, array(
         select c.id from copies_of(p_agent, back) as c(id)
          where (select h.event = 'DELETE' and h.reason = 'propagation' from history h
                  where h.agent_id = p_agent and h.memory_id = c.id and tells_of_memory(h) order by h.seq desc limit 1)
            and not exists (select from relations r
                             where r.agent_id = p_agent and r.from_id = c.id and r.relation_type = 'propagated_from'
-                              and not still_holds(p_agent, r.to_id))), p_keys);
+                              and not still_holds(p_agent, r.to_id))));
 end $$;
 
 -- What an erased memory had replaced is replaced by its successor from then on, so that the successor gives it back.
