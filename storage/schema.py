@@ -101,7 +101,11 @@ POLICIES: Final = (
     # by its speaker, and by the runs of its own session
     Policy("messages", f"{_AGENT} and array[scope_key, 'session:' || session_id] && {_KEYS}" + _allowed("'message'")),
     Policy("history", _of_keys() + _allowed(), command="select"),
-    Policy("history_contents", f"{_of_keys()} and {_OTHER_END} = any ({_KEYS}::text[]) and {_SHOWN}{_NOT_WITHDRAWN}", command="select"),
+    Policy(
+        "history_contents",
+        f"{_of_keys()} and {_OTHER_END} = any ({_KEYS}::text[]) and {_SHOWN}{_NOT_WITHDRAWN}",
+        command="select",
+    ),
     Policy("heads", _AGENT, command="select"),
     # the threads of one agent with one user: those whose ids begin as the setting says
     Policy("supervisor_checkpoints", f"threads_of(agent_id, user_id) = {_THREADS}"),

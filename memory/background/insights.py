@@ -68,7 +68,7 @@ async def _read(resources: Resources, identity: Identity, key: str) -> _Read | N
         episodes = await memories.living(tx, ["episode"], most=MAX_EPISODES)
         facts = await memories.living(tx, ["fact"], most=MAX_FACTS)
         known = await memories.living(tx, ["insight"], most=MAX_EPISODES)
-        messages = await insights.recent_messages(tx, key, _MESSAGES)
+        messages = _shown(await insights.recent_messages(tx, key, _MESSAGES))
     step_input = InsightsInput(
         user=display_name(split_scope_key(key)[1]),
         episodes=[memory.content for memory in episodes],
@@ -80,6 +80,18 @@ async def _read(resources: Resources, identity: Identity, key: str) -> _Read | N
     shown = [*episodes, *facts, *known]
     relations = tuple(Relation(to_id=memory.id, strength=1.0, relation_type="drawn_from") for memory in shown)
     return _Read(step_input, relations, tuple(message.id for message in messages))
+
+
+def _shown(messages: Sequence[KeptMessage]) -> list[KeptMessage]:
+    """Return the newest messages that fit into the snippet, the last of them in part."""
+    shown: list[KeptMessage] = []
+    chars = 0
+    for message in messages:
+        if chars >= MAX_SNIPPET_CHARS:
+            break
+        shown.append(message)
+        chars += len(f"{message.author}: {message.content}\n")
+    return shown
 
 
 def _snippet(messages: Sequence[KeptMessage]) -> str:

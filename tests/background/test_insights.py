@@ -150,3 +150,24 @@ async def test_no_insights_are_drawn_where_they_are_off_or_no_model_is_configure
     async with scripted_memory(clean_db, model, fast_model="offline", slow_model="offline") as offline:
         await draw_insights(offline.resources, TARGET)
     assert INSIGHTS not in asked(model)
+
+
+@pytest.mark.parametrize("what", ["fact", "message", "person", "insight"])
+async def test_an_insight_goes_with_what_it_was_drawn_from(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, what: str
+) -> None:
+    model.answer(INSIGHTS, insights(insight(TRUST)))
+    await active(memory, model)
+    await draw_insights(memory.resources, TARGET)
+    advance(superuser, 25)
+    model.answer(INSIGHTS, insights(insight("Ana likes to be asked first.")))
+    await draw_insights(memory.resources, TARGET)
+    assert len(await contents(memory, ANA, "insight")) == 2
+    first = next(row for row in await memory.memories(ANA, ["insight"]) if row.content == TRUST)
+    (mended,) = await memory.memories(ANA, ["fact"])
+    (said,) = [row for row in await memory.messages(ANA) if row.user_id == "ana"]
+    if what == "person":
+        await memory.erase_person(ANA)
+    else:
+        await memory.erase(ANA, {"fact": mended.id, "message": said.id, "insight": first.id}[what])
+    assert await contents(memory, ANA, "insight") == []

@@ -1,13 +1,17 @@
 """What a person brought into groups and the whole agent says whose word it is, is listed, and is taken back as one."""
 
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
+import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
 from mnemic.state.errors import InvalidInputError, RollbackConflictError
 from mnemic.state.identity import Identity
 from tests.support.loopback import LoopbackModel
+from tests.support.matrix import few_first, mostly_thorough
 from tests.support.scripted import (
     CONSOLIDATION,
     DECISIONS,
@@ -132,3 +136,114 @@ async def test_what_a_person_corrected_goes_with_what_they_corrected_it_from(mem
     await memory.unshare(ANA)
     assert await contents(memory, BO) == []
     assert await memory.shared(ANA) == []
+
+
+# -- the past that others read
+
+CLEO = identity("cleo", session="s3", groups=["crew"])
+CORRECTED = "The crew meets at noon somewhere else."
+
+
+async def everything_read(memory: Mnemic, reader: Identity, *ids: UUID) -> dict[str, str]:
+    """All that a member reads of the crew's memories, today and before, by view."""
+    owner = reader.model_copy(update={"role": "owner"})
+    head = (await memory.updates(owner)).revision
+    past = [await memory.as_of(owner, "group:crew", seq, with_closed=True) for seq in range(1, head + 1)]
+    told = [await memory.updates(owner, since) for since in range(head)]
+    views: dict[str, object] = {
+        "with_closed": await memory.memories(owner, with_closed=True),
+        "as_of": past,
+        "history": [await memory.history(owner, memory_id) for memory_id in ids],
+        "updates": told,
+        "search": await memory.query(owner, f'"{CREW}"'),
+        "messages": [message for message in await memory.messages(owner) if message.user_id != reader.user_id],
+        "recall": text_of((await memory.recall(owner, CREW, search="always"))["context"]),
+        "export": [line async for line in memory.export_audit(owner)],
+    }
+    return {view: repr(found) for view, found in views.items()}
+
+
+def views_of(read: Mapping[str, str], text: str) -> set[str]:
+    return {view for view, found in read.items() if text in found}
+
+
+async def remembered(memory: Mnemic, model: LoopbackModel) -> UUID:
+    """Ana's word for the crew."""
+    kept = await memory.remember(ANA, CREW, category="projects", scope="group")
+    assert kept.id
+    return kept.id
+
+
+async def corrected(memory: Mnemic, model: LoopbackModel) -> UUID:
+    """Ana's word, which Bo corrected."""
+    memory_id = await remembered(memory, model)
+    await memory.correct(BO, memory_id, CORRECTED)
+    return memory_id
+
+
+async def consolidated(memory: Mnemic, model: LoopbackModel) -> UUID:
+    """Ana's word in the second text of the crew, whose first one was made of Bo's."""
+    for who, text in ((BO, BOS), (ANA, CREW)):
+        model.answer(REFLECTIONS, reflections(group=[reflection(text)]))
+        await say(memory, who, text, *["assistant: ok"] * 3)
+        model.answer(CONSOLIDATION, consolidation(BOS if who is BO else f"{BOS} {CREW}"))
+        await memory.consolidate(BO, "group:crew", force=True)
+    found = await memory.memories(ANA.model_copy(update={"role": "owner"}), ["reflection"], with_closed=True)
+    (memory_id,) = [row.id for row in found if row.content == CREW]
+    return memory_id
+
+
+SHARING = {"in force": remembered, "corrected by another": corrected, "in a text of the group": consolidated}
+
+
+_HOW = ("unshare", "erase", "erase_person")
+_QUICK = [("corrected by another", "unshare"), ("in force", "erase")]
+_OTHERS = [(way, how) for way in SHARING for how in _HOW if (way, how) not in _QUICK]
+
+
+@pytest.mark.parametrize(("way", "how"), few_first([*_QUICK, *_OTHERS]))
+async def test_what_is_taken_back_is_read_by_no_member_in_any_view_of_today_or_before(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, way: str, how: str
+) -> None:
+    memory_id = await SHARING[way](memory, model)
+    before = await everything_read(memory, BO, memory_id)
+    assert views_of(before, CREW) >= {"with_closed", "as_of", "history"}  # the control: they do show it
+
+    if how == "unshare":
+        await memory.unshare(ANA, cascade=True)
+    elif how == "erase":
+        assert memory_id in (await memory.erase(ANA, memory_id)).erased
+    else:
+        await memory.erase_person(ANA)
+    for reader in (BO, CLEO):
+        assert views_of(await everything_read(memory, reader, memory_id), CREW) == set()
+    if way == "in a text of the group" and how == "unshare":
+        assert BOS in text_of((await memory.recall(CLEO, "Hello"))["context"])
+    if how == "unshare":
+        assert CREW in repr(await memory.memories(ANA.model_copy(update={"role": "owner"}), with_closed=True))
+        superuser.execute("set session_replication_role = replica")  # the control: the mark is what hides it
+        superuser.execute("update mnemic.memories set withdrawn_by = null")
+        superuser.execute("delete from mnemic.withdrawn")
+        superuser.execute("set session_replication_role = origin")
+        assert views_of(await everything_read(memory, CLEO, memory_id), CREW) >= {"as_of", "history"}
+
+
+@pytest.mark.parametrize("way", mostly_thorough([*SHARING], "corrected by another"))
+async def test_what_was_unshared_is_erased_by_its_id_and_shown_again_by_an_undo(
+    memory: Mnemic, model: LoopbackModel, administration: Administration, way: str
+) -> None:
+    memory_id = await SHARING[way](memory, model)
+    before = await everything_read(memory, BO, memory_id)
+    done = await memory.unshare(ANA, cascade=True)
+    assert done.op_id
+    await administration.undo("harbor", done.op_id)
+    again = await everything_read(memory, BO, memory_id)
+    assert views_of(again, CREW) >= views_of(before, CREW) - {"updates"}
+
+    await memory.unshare(ANA, cascade=True)
+    assert (await memory.unshare(ANA)).changes_nothing
+    assert (await memory.erase(BO, memory_id)).erased == ()
+    assert memory_id in (await memory.erase(ANA, memory_id)).erased
+    own = ANA.model_copy(update={"role": "owner"})
+    assert views_of(await everything_read(memory, own, memory_id), CREW) <= {"search", "recall", "messages", "export"}
+    assert await administration.verify("harbor") == []

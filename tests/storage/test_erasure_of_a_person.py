@@ -3,19 +3,20 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 
 import pytest
 
 from mnemic.operations.governance import retention
-from mnemic.state.records import Message, NewMemory, Supersession
-from mnemic.storage import inbox, memories, scopes
+from mnemic.state.records import Message, NewMemory, Relation, Supersession
+from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, expire, form, places
 from tests.support.erasing import world as world
 from tests.support.rollbacks import administrator_of
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MODEL, MORNING, executing, identity, memory, message, operate, remember
 
 BO = identity("bo", session="s1")
 CREW = identity(groups=["crew"], session="s1")
@@ -59,6 +60,9 @@ class Shared:
             "remembered by another": memory("The office closes at noon.", key="agent:harbor"),
             "remembered by them for another": memory("Bo likes tea.", key="user:bo"),
         }
+        for name, item in self.staying.items():
+            if item.scope_key == crew:
+                self.staying[name] = replace(item, actor_id="bo")
 
     async def stored(self, db: Database) -> "Shared":
         ana, bo = (identity(user, groups=["crew"], session="s1") for user in ("ana", "bo"))
@@ -162,7 +166,7 @@ async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_b
     whole = memory(f"whole {CANARY}", kind="consolidation", key="session:s1")
     old = memory(f"old {CANARY}", key="group:crew", sources=hers[2:])
     merged = memory(f"merged {CANARY}", key="group:crew", sources=[his])
-    beside = memory("Berth 12 is free.", key="group:crew", sources=[his])
+    beside = replace(memory("Berth 12 is free.", key="group:crew", sources=[his]), actor_id="bo")
     await form(world.db, CREW, [*hers, his], own, crews, thought, from_his, old, also=["user:bo"])
     taken = [thought.id, from_his.id]
     await operate(world.db, CREW, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
@@ -198,6 +202,81 @@ async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_perso
     assert world.places() == set()
 
 
+class Quoted:
+    """Ana, Bo, and then the assistant, which quotes Ana to Bo; and what was formed from each."""
+
+    def __init__(self) -> None:
+        self.hers = message(f"I keep a {CANARY} in the shed. Good morning to you all!")
+        self.plain = message("The blue door sticks in winter.")
+        self.his = message("What did Ana say?", user="bo")
+        self.quote = message(f"Ana told us that she keeps a {CANARY} in her shed.", user=None, role="assistant")
+        self.again = message("She said that the blue door sticks in winter", user=None, role="assistant")
+        self.other = message("Good morning, Bo! The ferry leaves at nine.", user=None, role="assistant")
+        self.own = memory(f"Ana keeps a {CANARY} in the shed.", sources=[self.hers])
+        self.from_quote = memory(f"Bo asked about a {CANARY}.", key="user:bo", sources=[self.his, self.quote])
+        self.from_other = memory("Bo takes the ferry at nine.", key="user:bo", sources=[self.his, self.other])
+
+    async def stored(self, db: Database) -> "Quoted":
+        said = [self.hers, self.plain, self.his, self.quote, self.again, self.other]
+        await form(db, ANA, said, self.own, self.from_quote, self.from_other, also=["user:bo"])
+        return self
+
+
+async def test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_those(world: World) -> None:
+    quoted = await Quoted().stored(world.db)
+    assert await erase_person(world.db) == {quoted.own.id, quoted.from_quote.id}
+    said = [quoted.hers, quoted.plain, quoted.his, quoted.quote, quoted.again, quoted.other]
+    assert world.told(said) == [quoted.his, quoted.other]
+    assert world.states(quoted.from_other.id) == ["active"]
+    assert world.places() == set()
+
+
+@pytest.mark.parametrize("stored", [Quoted, Shared])
+async def test_erasing_a_person_reaches_all_that_erasing_their_messages_and_memories_by_id_reaches(
+    world: World, stored: type[Quoted | Shared]
+) -> None:
+    await stored().stored(world.db)
+    items = world.superuser.execute(
+        "select id from mnemic.messages where user_id = 'ana' union select id from mnemic.memories"
+    ).fetchall()
+    whole = {item.id for item in (await erasure.foretell(world.db, CREW, ["user:ana"], None)).going}
+    by_id: set[UUID] = set()
+    for (item,) in items:
+        by_id |= {gone.id for gone in (await erasure.foretell(world.db, CREW, ["user:ana"], [item])).going}
+    assert len(by_id) > len(whole) / 2
+    assert by_id <= whole
+
+
+async def test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that(world: World) -> None:
+    """And with the record that a pair with it was judged, which holds the person's id."""
+    said, other = message(f"I keep a {CANARY} in the shed."), message("I paint.")
+    fact, paints = memory(f"Ana keeps a {CANARY}.", sources=[said]), memory("Ana paints.", sources=[other])
+    await form(world.db, ANA, [said, other], fact, paints)
+
+    def insight(text: str, of: NewMemory) -> NewMemory:
+        drawn = Relation(to_id=of.id, strength=1.0, relation_type="drawn_from")
+        return replace(memory(text, kind="insight"), relations=(drawn,))
+
+    gone, stays = insight("She likes company.", fact), insight("She likes colours.", paints)
+    from_words = memory("She likes sheds.", kind="insight", sources=[said])
+    await remember(world.db, ANA, gone, stays, from_words)
+    judged = "insert into checked_pairs (agent_id, scope_key, fingerprint, earlier_id, later_id) values"
+    await operate(
+        world.db,
+        ANA,
+        executing(f"{judged} ('harbor', 'user:ana', gen_random_uuid(), '{fact.id}', '{paints.id}')"),
+        executing(f"{judged} ('harbor', 'user:ana', gen_random_uuid(), '{stays.id}', '{paints.id}')"),
+    )
+
+    assert {*await erase(world.db, said.id)} == {said.id, fact.id, gone.id, from_words.id}
+
+    pairs = "select earlier_id from mnemic.checked_pairs"
+    assert world.superuser.execute(pairs).fetchall() == [(stays.id,)]
+    assert world.states(stays.id, paints.id) == ["active", "active"]
+    await erase_person(world.db)
+    assert world.superuser.execute(pairs).fetchall() == []
+
+
 def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
     return lambda scoped: memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
 
@@ -215,6 +294,26 @@ RULES: dict[str, Rule] = {
         _PARTS_FIRST, "went_into", "in ('ABSORB', 'SUPERSEDE')", "= 'SUPERSEDE'",
     ),
     "what was replaced tells of what replaced it": (_PARTS_FIRST, "went_into", "(h).event = 'SUPERSEDE'", "false"),
+    "answers to others are looked through": (
+        test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_those,
+        "plan_quotations", "not e.is_whole or", "true or",
+    ),
+    "insights have a lineage": (
+        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        "drawn_from", "r.relation_type = 'drawn_from'", "false",
+    ),
+    "of messages too": (
+        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        "drawn_from", "m.kind = 'insight'", "false",
+    ),
+    "a message by its id reaches what rests on it": (
+        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        "plan_erasure", "message_id = any(named)", "false",
+    ),
+    "pairs that were judged are forgotten": (
+        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        "erase_contents", "(earlier_id = any(p_memories) or later_id = any(p_memories))", "false",
+    ),
     "what others remembered stays theirs": (
         test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
         "formed_from", _OWN, "\n",

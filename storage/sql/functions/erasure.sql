@@ -65,7 +65,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
 $$;
 
 -- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
--- that read it, what was remembered in the person's name for others, and what was written in sessions where nobody else spoke.
+-- that read it, what others read as the person's own word, and what was written in sessions where nobody else spoke.
 create function formed_from(p_agent text, p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
     with said as materialized (
@@ -93,9 +93,10 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
     select m.id from memories m join alone on m.scope_key = 'session:' || alone.session_id where m.agent_id = p_agent
     union
     select m.id from memories m
-     where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%' and exists (
+     where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%'
+       and (is_word_of(m, p_user) or exists (
            select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
-              and h.reason in ('remember', 'remember_procedure', 'correct') offset 0)
+              and h.reason in ('remember', 'remember_procedure', 'correct') offset 0))
 $$;
 
 -- The words of a text.
