@@ -11,11 +11,12 @@ from mnemic.operations.governance.actor import Actor
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
-from mnemic.storage import erasure, memories, pairs, refinements
+from mnemic.storage import erasure, history, memories, pairs, refinements
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import CANARY, World, erase, expire, form
 from tests.support.erasing import world as world
 from tests.support.matrix import few_first, mostly_thorough
+from tests.support.mutating import mutate
 from tests.support.refinements import begun, within
 from tests.support.rollbacks import administrator_of, undo
 from tests.support.server import Clone
@@ -311,3 +312,54 @@ async def test_what_two_replaced_one_after_the_other_comes_back_with_the_last_on
         assert world.states(ids[0]) == ["active"]
         assert world.states(case.new.id) != ["active"]
         await erasure.erase(world.db, BO, ["user:bo"], None)
+
+
+EDITED = "The pump stands at the pier."
+
+
+async def by_an_edit(world: World) -> tuple[NewMemory, NewMemory]:
+    """A refinement writes Ana's words into Bo's memory, and deletes hers."""
+    (old,) = await bos(world, EDITED, kind="core")
+    new = await anas(world, kind="core")
+    session = await begun(world.db, ANA, CREW)
+
+    async def edit(scoped: ScopedTransaction) -> None:
+        (entry,) = [row for row in await refinements.ledger(scoped) if row.id == old.id]
+        await memories.rewrite(scoped, entry, f"Pump at pier, {CANARY} at dawn.")
+
+    async def delete(scoped: ScopedTransaction) -> None:
+        (entry,) = [row for row in await refinements.ledger(scoped) if row.id == new.id]
+        await memories.forget(scoped, entry)
+
+    await within(world.db, ANA, session, edit)
+    await within(world.db, ANA, session, delete, reason="delete")
+    return old, new
+
+
+async def edited(world: World, going: str) -> None:
+    old, new = await by_an_edit(world)
+    await GOINGS[going](world, Case(new, [old]))
+    for who in (BO, identity("cleo", groups=["crew"])):
+        async with world.db.scoped(who) as scoped:
+            rows = await memories.living(scoped, ["core"], most=10, with_closed=True)
+        assert [row.content for row in rows if row.state == "active"] == [EDITED]
+        assert CANARY not in "".join(row.content for row in rows)
+        async with world.db.scoped(who) as scoped:
+            told = await history.of_memory(scoped, old.id)
+        assert CANARY not in repr(told)
+    if going != "unshare":
+        assert world.places() == set()
+
+
+@pytest.mark.parametrize("going", ["erase", "erase_person", "unshare"])
+async def test_a_memory_that_was_given_anothers_words_has_its_own_again(world: World, going: str) -> None:
+    await edited(world, going)
+
+
+@pytest.mark.thorough
+async def test_without_the_rule_it_is_lost(fresh_db: Clone) -> None:
+    with fresh_db.as_superuser() as superuser:
+        mutate(superuser, "former_words", "c.before is not null", "false")
+        async with fresh_db.database() as db:
+            with pytest.raises(AssertionError, match="pump"):
+                await edited(World(db, fresh_db, superuser), "erase_person")

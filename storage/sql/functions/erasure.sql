@@ -105,6 +105,31 @@ language sql immutable set search_path = mnemic, pg_temp as $$
     select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
 $$;
 
+-- What a refinement wrote with words that it took away from one of these memories, and that were not in what it replaced: new
+-- memories (ADD), or others in other words (UPDATE); by which row of history.
+create function reworded_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, seq bigint)
+language sql stable security definer set search_path = mnemic, pg_temp
+    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    with told as materialized (
+        select l.h, k.c
+          from unnest(p_memories) as i(id)
+         -- offset 0: looked up one by one
+         cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id
+                                and h.refinement_id is not null and h.event in ('DELETE', 'MERGE', 'UPDATE') offset 0) as l
+         cross join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k
+    )
+    select w.memory_id, w.seq
+      from told cross join lateral (
+           select w.* from history w where w.agent_id = p_agent and w.refinement_id = (h).refinement_id offset 0) as w
+      join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+     where w.event = p_event and w.memory_id <> (h).memory_id
+       and exists (select unnest(words_in((c).before ->> 'content')) intersect select unnest(words_in(n.after ->> 'content'))
+                   except select unnest(words_in((c).after ->> 'content')) where (h).event = 'UPDATE'
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                                 cross join unnest(words_in(b.before ->> 'content')) as word
+                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
+$$;
+
 -- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
 -- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
 -- their words over. Looked up row by row, whatever a table that was small once would have been read by.
@@ -130,17 +155,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select j.id from born b
       join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
     union
-    -- what a refinement wrote with words that it took away from one of these, and that were not in what it replaced
-    select w.memory_id
-      from told cross join lateral (
-           select w.* from history w where w.agent_id = p_agent and w.refinement_id = (h).refinement_id offset 0) as w
-      join history_contents n on n.agent_id = p_agent and n.seq = w.seq
-     where (h).event in ('DELETE', 'MERGE', 'UPDATE') and w.event in ('ADD', 'UPDATE') and w.memory_id <> (h).memory_id
-       and exists (select unnest(words_in((c).before ->> 'content')) intersect select unnest(words_in(n.after ->> 'content'))
-                   except select unnest(words_in((c).after ->> 'content')) where (h).event = 'UPDATE'
-                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
-                                 cross join unnest(words_in(b.before ->> 'content')) as word
-                           where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
+    select memory_id from reworded_with(p_agent, p_memories, 'ADD')
     union
     select o.memory_id from told
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
@@ -186,7 +201,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select * from earlier
         union
         select k.origin, n.id from kin k
-         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)) as n(id)
+         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)
+                              union select memory_id from reworded_with(p_agent, array[k.id], 'UPDATE')) as n(id)
     ), told as materialized ( -- all words that each of them ever had, but for the name of whom it is about
         select m.id, array(
                select unnest(words_in(m.content))
@@ -406,7 +422,14 @@ begin
       from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
      where (m.state <> 'purged' or p_through)
        and (e.is_whole or m.provenance = 'consolidated' or m.kind in ('consolidation', 'journal') or is_own(m, '{}', owner_of(e)))
-    on conflict do nothing;
+    on conflict (agent_id, item_id, erasure_id) do update set reworded_at = null where erasing.reworded_at is not null;
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed, reworded_at)
+    select e.agent_id, m.id, e.id, false, false, min(w.seq)
+      from reworded_with(e.agent_id, p_memories, 'UPDATE') as w join memories m on m.agent_id = e.agent_id and m.id = w.memory_id
+     where m.state <> 'purged'
+     group by m.id
+    on conflict (agent_id, item_id, erasure_id) do update set reworded_at = least(erasing.reworded_at, excluded.reworded_at)
+                                                        where erasing.reworded_at is not null;
     perform plan_related(e, p_memories, array(select own_sources(e.agent_id, p_memories, owner_of(e))));
 end $$;
 
@@ -469,6 +492,7 @@ declare
     e    erasures := own_erasure(p_erasure);
     ids  uuid[];
     said uuid[];
+    formers memories[];
 begin
     select coalesce(array_agg(item_id order by item_id) filter (where not i.is_message), '{}'),
            coalesce(array_agg(item_id order by item_id) filter (where i.is_message), '{}')
@@ -479,7 +503,11 @@ begin
     if e.is_whole then
         perform follow(e, ids, false);
     end if;
+    formers := array(select former_words(m, i.reworded_at)
+                       from erasing i join memories m on m.agent_id = e.agent_id and m.id = i.item_id
+                      where i.agent_id = e.agent_id and i.erasure_id = e.id and i.item_id = any(ids) and i.reworded_at is not null);
     perform erase_contents(e.agent_id, ids, said, p_op);
+    perform keep_former_words(formers);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
     perform close_operation(e.agent_id);
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;

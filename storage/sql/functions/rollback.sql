@@ -184,6 +184,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where not w.protected and w.withdrawn_by is null
        and (w.state in ('active', 'absorbed') or is_merged_in_force(w.agent_id, w.id)
             or exists (select from memories n where n.agent_id = w.agent_id and n.id = w.superseded_by and n.actor_id = p_actor))
+    union all
+    -- what a refinement wrote with these words into others' memories
+    select h.op_id, h.scope_key, array[r.memory_id]
+      from words_of(p_actor) w cross join lateral reworded_with(w.agent_id, array[w.id], 'UPDATE') as r
+      join history h on h.agent_id = w.agent_id and h.seq = r.seq
+      join memories m on m.agent_id = w.agent_id and m.id = r.memory_id and m.state in ('active', 'absorbed')
+     where w.withdrawn_by is null and not m.protected
 $$;
 
 -- The keys of what an actor has shared and has not taken back, in force or not.
@@ -331,6 +338,7 @@ declare
     hidden uuid[];
     shown  uuid[];
     taken  uuid[]; -- withdrawn by their author
+    worded uuid[]; -- with other words than now
     is_living boolean;
 begin
     perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
@@ -359,6 +367,8 @@ begin
     shown := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
                     where f.state <> 'soft_deleted' and m.state <> f.state);
     if p_request ? 'unshared_by' then
+        worded := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
+                         where m.content_hash <> f.content_hash);
         taken := array(select f.id from unnest(finals) as f
                         where f.state <> 'active'
                           and (f.id in (select id from words_of(p_request ->> 'unshared_by'))
@@ -413,7 +423,7 @@ begin
           from unnest(p_ids, p_seqs) as t(id, seq)
           join memories m on m.agent_id = agent and m.id = t.id
           join history h on h.agent_id = agent and h.memory_id = t.id and tells_of_memory(h)
-         where m.id = any(taken) or m.provenance = 'consolidated' and h.seq > t.seq
+         where m.id = any(taken) or m.id = any(worded) and h.seq > t.seq
         on conflict do nothing;
     end if;
     perform give_back(agent, hidden, shown);

@@ -113,3 +113,35 @@ language sql security definer set search_path = mnemic, pg_temp
      where m.agent_id = p_agent and m.superseded_by = h.id and h.successor <> all(p_gone) and m.id <> all(p_gone)
        and m.id <> h.successor
 $$;
+
+-- A memory in force as it was before a row of history.
+create function former_words(m memories, p_seq bigint) returns setof memories
+language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
+    select f.* from history_contents c cross join lateral jsonb_populate_record(m, c.before) as f
+     where c.agent_id = m.agent_id and c.seq = p_seq and m.state = 'active' and c.before is not null
+$$;
+
+-- Stores such memories anew, each with the messages that it rested on, for the rows with their later words are erased.
+create function keep_former_words(p_formers memories[]) returns void
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
+declare
+    f      memories;
+    new_id uuid;
+begin
+    foreach f in array p_formers loop
+        continue when exists (select from living_at(f.agent_id, f.scope_key, f.kind, f.content_hash, f.subject_user_id));
+        new_id := gen_random_uuid();
+        insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned, private,
+                              tags, provenance, valid_from, utc_offset, valid_until, created_at, source_session_id, run_id,
+                              actor_id, role)
+        values (f.agent_id, new_id, f.kind, f.scope_key, f.subject, f.subject_user_id, f.category, f.content, f.importance, f.pinned,
+                f.private, f.tags, f.provenance, f.valid_from, f.utc_offset, f.valid_until, f.created_at, f.source_session_id,
+                f.run_id, f.actor_id, f.role);
+        insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, living)
+        select m.agent_id, m.scope_key, m.id, m.kind, m.category, '', to_tsvector('english', indexed_text(m)),
+               searchable(m.kind, m.state)
+          from memories m where m.agent_id = f.agent_id and m.id = new_id and m.kind not in ('core', 'consolidation');
+        insert into sources (agent_id, memory_id, message_id, scope_key)
+        select agent_id, new_id, message_id, scope_key from sources where agent_id = f.agent_id and memory_id = f.id;
+    end loop;
+end $$;

@@ -49,6 +49,9 @@ create table erasing (
     erasure_id   uuid not null,
     is_message   boolean not null,
     is_followed  boolean not null,
+    -- row of history by which a refinement gave another person's memory words of what is erased, if that is all of it: the
+    -- former words stay, as a new memory
+    reworded_at  bigint,
     primary key (agent_id, item_id, erasure_id),
     foreign key (agent_id, erasure_id) references erasures
 );
