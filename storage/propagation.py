@@ -129,3 +129,8 @@ async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
 async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
     """Return the copies in a scope key whose source no longer holds, or has become private."""
     return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", key)]
+
+
+async def give_back_of_withdrawn(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:
+    """Put in force what copies had replaced that the open operation has withdrawn."""
+    await tx.call_with_head("give_back_of_withdrawn", list(copies))

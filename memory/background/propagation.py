@@ -215,7 +215,7 @@ def _copy(raised: Raise) -> NewMemory:
 
 
 async def withdraw(resources: Resources, target: Target) -> None:
-    """Soft-delete the copies in a scope key whose source no longer holds, or has become private.
+    """Soft-delete the copies in a scope key whose source no longer holds; what they replaced is in force again.
 
     Raises:
         DatabaseUnavailableError, ConcurrentChangeError: nothing was withdrawn.
@@ -226,9 +226,11 @@ async def withdraw(resources: Resources, target: Target) -> None:
         if not await propagation.copies_to_withdraw(tx, target.scope_key):
             return
         await tx.begin_operation("propagation")
-        for memory_id in await propagation.copies_to_withdraw(tx, target.scope_key):
+        lost = await propagation.copies_to_withdraw(tx, target.scope_key)
+        for memory_id in lost:
             copy = await memories.find(tx, memory_id)
             if copy:
                 await memories.forget(tx, copy)
+        await propagation.give_back_of_withdrawn(tx, lost)
 
     await resources.database.write(identity, act)

@@ -22,7 +22,7 @@ from mnemic.prompts.propagate import PropagateOutput
 from mnemic.service.worker import finish_due_work
 from mnemic.state.background import Target
 from mnemic.state.errors import ModelOutputError
-from mnemic.state.records import CANDIDATE, NewMemory, Relation
+from mnemic.state.records import CANDIDATE, NewMemory, Relation, Supersession
 from mnemic.storage import memories
 from mnemic.storage.propagation import due_propagations, due_withdrawals
 from mnemic.storage.queue import open_queue
@@ -420,6 +420,23 @@ async def test_a_copy_goes_with_its_source(
         await memory.undo(ANA, event.op_id)
     await withdraw(memory.resources, Target("harbor", "group:crew"))
     assert shared(superuser, "group") == []
+
+
+async def test_what_a_copy_had_replaced_is_in_force_once_the_copy_is_withdrawn(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    theirs = await memory.remember(BO, "The crew sails on Friday at six.", category="projects", scope="group")
+    source = await kept(memory, superuser, ANA, PLAN)
+    await run(memory, "user:ana")
+    (copy,) = [row for row in await memory.memories(BO) if row.content == PLAN]
+    async with memory.resources.database.scoped(BO) as tx:
+        await tx.begin_operation("maintenance")
+        assert theirs.id
+        await memories.supersede(tx, [Supersession(theirs.id, 1, copy.id, MORNING)])
+    assert shared(superuser, "group") == [PLAN]
+    await memory.forget(ANA, source.id)
+    await withdraw(memory.resources, Target("harbor", "group:crew"))
+    assert shared(superuser, "group") == ["The crew sails on Friday at six."]
 
 
 async def test_a_propagation_is_one_operation_that_can_be_undone_and_is_not_done_again(

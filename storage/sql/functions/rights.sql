@@ -26,5 +26,5 @@ grant execute on function stored_session, begin_operation, searchable, embedding
     counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures,
     paired_scope_keys,
     due_retries, expired_memories, expire_memories, stale_threads, due_purges to mnemic_app;
-grant execute on function session_groups, alike_claims, speakers_of, are_strangers, copies_to_withdraw, due_propagations,
+grant execute on function session_groups, alike_claims, speakers_of, are_strangers, copies_to_withdraw, give_back_of_withdrawn, due_propagations,
     due_withdrawals, due_insights to mnemic_app;

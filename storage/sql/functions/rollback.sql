@@ -142,7 +142,7 @@ $$;
 
 -- An actor's own words in the scope keys that others read, with what was raised on their strength, in force or not.
 create function words_of(p_actor text) returns setof memories
-language sql stable security definer set search_path = mnemic, pg_temp as $$
+language sql stable strict security definer set search_path = mnemic, pg_temp as $$
     with recursive brought(id) as (
         select id from memories where agent_id = current_setting('mnemic.agent_id') and actor_id = p_actor
         union

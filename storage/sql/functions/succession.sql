@@ -145,3 +145,15 @@ begin
         select agent_id, new_id, message_id, scope_key from sources where agent_id = f.agent_id and memory_id = f.id;
     end loop;
 end $$;
+
+-- The same for copies that the transaction's operation has withdrawn from a scope key of its own.
+create function give_back_of_withdrawn(p_copies uuid[]) returns void
+language sql security definer set search_path = mnemic, pg_temp as $$
+    select give_back(current_setting('mnemic.agent_id'), array(
+        select m.id from memories m
+         where m.agent_id = current_setting('mnemic.agent_id') and m.id = any(p_copies) and m.state = 'soft_deleted'
+           and m.scope_key = any(current_setting('mnemic.scope_keys')::text[])
+           and (open_head(m.agent_id)).reason = 'propagation'
+           and exists (select from relations r
+                        where r.agent_id = m.agent_id and r.from_id = m.id and r.relation_type = 'propagated_from')), '{}')
+$$;
