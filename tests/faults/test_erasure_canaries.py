@@ -169,7 +169,8 @@ class Planting:
         assert (await self.memory.refine(ANA, "agent:harbor", force=True))["merged"] == 2
 
     async def remember_core(self, text: str, key: str, session: str) -> None:
-        new = replace(draft(text, kind="core", key=key), source_session_id=session)
+        author = "bo" if session == "s9" else None
+        new = replace(draft(text, kind="core", key=key), source_session_id=session, actor_id=author)
         await remember(self.memory.resources.database, ANA, new)
 
     async def shared(self) -> None:
@@ -256,11 +257,14 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "followed",
-    [["(h).event = 'MERGE'"], ["j.kind = 'journal'", "(h).event in ('DELETE', 'MERGE', 'UPDATE')"]],
+    [
+        [("went_into", "(h).event = 'MERGE'")],
+        [("went_into", "j.kind = 'journal'"), ("reworded_with", "h.event in ('DELETE', 'MERGE', 'UPDATE')")],
+    ],
     ids=["a merge", "a journal, and what took words over"],
 )
 async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
-    fresh_db: Clone, model: LoopbackModel, followed: list[str]
+    fresh_db: Clone, model: LoopbackModel, followed: list[tuple[str, str]]
 ) -> None:
     """The control: what was merged from a person's part, and what tells of it, belongs to the agent."""
     async with scripted_memory(fresh_db, model) as memory:
@@ -268,8 +272,8 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
         await planting.conversation()
         await planting.refined_for_all()
         with fresh_db.as_superuser() as superuser:
-            for rule in followed:
-                mutate(superuser, "went_into", rule, "false")
+            for function, rule in followed:
+                mutate(superuser, function, rule, "false")
         await memory.erase_person(ANA)
     assert found(dumped(fresh_db))
 

@@ -191,6 +191,7 @@ CALLABLE = {
     "as_of_blind",
     "audit_problems",
     "forget_messages",
+    "keys_of_words",
     "plan_rollback",
     "purge_expired",
     "roll_back",

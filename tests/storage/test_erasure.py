@@ -251,7 +251,8 @@ async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world
 
 async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(world: World) -> None:
     hers, his = message(f"I keep a {CANARY}"), message(f"Ana keeps a {CANARY}", user="bo")
-    own, shared = memory(f"Ana keeps a {CANARY}.", sources=[hers, his]), crews(f"Ana keeps a {CANARY} for all.", his)
+    own = memory(f"Ana keeps a {CANARY}.", sources=[hers, his])
+    shared = replace(crews(f"Ana keeps a {CANARY} for all.", his), actor_id="bo")
     await form(world.db, CREW, [hers, his], own, shared, also=["user:bo"])
     before = world.superuser.execute("select count(*) from mnemic.history").fetchone()
     with scripted_model() as model:
