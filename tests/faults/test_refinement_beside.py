@@ -250,11 +250,13 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone) -> 
 @pytest.mark.parametrize(
     ("text", "moved"),
     [
-        ("(h).event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
-        ("w.event in ('ADD', 'UPDATE')", "merged with others' words"),
+        ("h.event in ('DELETE', 'MERGE', 'UPDATE')", "deleted, then rewritten"),
+        ("w.event = p_event", "merged with others' words"),
     ],
 )
 async def test_control_without_the_rule_they_stay(fresh_db: Clone, text: str, moved: str) -> None:
     with fresh_db.as_superuser() as superuser:
-        await moved_and_erased(fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, "went_into", text, "false"))
+        await moved_and_erased(
+            fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, "reworded_with", text, "false")
+        )
         assert "memories" in places(superuser)

@@ -57,25 +57,26 @@ async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(world: World)
     assert len(events) == world.superuser.execute("select count(*) from mnemic.history").fetchone()[0]  # type: ignore[index]
 
 
-#: Beginning and end of a part of the function, and where its loss is noticed.
+#: The function, beginning and end of a part of it, and the table in which its loss is noticed.
 PARTS = [
-    ("content = '', ", "", "memories"),
-    ("subject = '', ", "", "memories"),
-    ("tags = null, ", "", "memories"),
-    ("    delete from history_contents", ";", "history_contents"),
-    ("    delete from entries", ";", "entries"),
-    ("    update messages", ";", "messages"),
-    ("author = '', ", "", "messages"),
+    ("erase_contents", "content = '', ", "", "memories"),
+    ("erase_contents", "subject = '', ", "", "memories"),
+    ("erase_contents", "tags = null, ", "", "memories"),
+    ("erase_contents", "    delete from history_contents", ";", "history_contents"),
+    ("erase_contents", "    delete from entries", ";", "entries"),
+    ("take_words", "    delete from entries", ";", "entries"),
+    ("take_words", "    update messages", ";", "messages"),
+    ("take_words", "author = '', ", "", "messages"),
 ]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("beginning", "end", "left_in"), PARTS)
+@pytest.mark.parametrize(("function", "beginning", "end", "left_in"), PARTS)
 async def test_without_any_part_of_it_something_would_be_left(
-    fresh_db: Clone, beginning: str, end: str, left_in: str
+    fresh_db: Clone, function: str, beginning: str, end: str, left_in: str
 ) -> None:
     with fresh_db.as_superuser() as superuser:
-        row = superuser.execute("select pg_get_functiondef('mnemic.erase_contents'::regproc)").fetchone()
+        row = superuser.execute("select pg_get_functiondef(%s::regproc)", (f"mnemic.{function}",)).fetchone()
         assert row
         before, _, rest = row[0].partition(beginning)
         assert rest
