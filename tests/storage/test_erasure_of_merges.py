@@ -227,10 +227,6 @@ RULES: dict[str, Rule] = {
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
         "is_in_use", "o.state = 'active'", "false",
     ),
-    "what was erased stands for nothing, however it had been closed": (
-        test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile,
-        "plan_rollback", "is_in_use(agent, w.id, false)", "is_in_use(agent, w.id, true)",
-    ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,
         "operations_after", "and l.reason not in ('erasure', 'retention')", "",

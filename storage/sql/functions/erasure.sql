@@ -364,9 +364,8 @@ begin
     on conflict do nothing;
 end $$;
 
--- Adds what goes with memories and messages however they came into the plan: the messages, copies that were raised from the
--- memories, insights that were drawn from either, and what was formed with the messages and waits to lose its words, but
--- for what somebody else said.
+-- Adds what goes with memories and messages in every erasure: the messages, copies that were raised from the memories, insights
+-- that were drawn from either, and messages of the same formation that wait to lose their words, but for those of other people.
 create function plan_related(e erasures, p_memories uuid[], p_messages uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -433,8 +432,8 @@ begin
     perform plan_related(e, p_memories, array(select own_sources(e.agent_id, p_memories, owner_of(e))));
 end $$;
 
--- Adds, once all memories of a person's erasure are known, the messages of nobody's that quote them or what the person said, and
--- the memories that rest on such a message; how many it were.
+-- Adds, once all memories of a person's erasure are planned, the messages of the assistant and of tools that quote them or the
+-- person's messages, and the memories that rest on such a message; returns the number of items.
 create function plan_quotations(e erasures) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -461,7 +460,7 @@ begin
     return added;
 end $$;
 
--- Follows so many memories of the plan, and then looks for quotations; how many items it were.
+-- Follows so many memories of the plan, and then adds quotations; returns the number of items.
 create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -531,7 +530,7 @@ begin
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
            and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
-        -- the person's id goes from what is only counted, and is no job's any more
+        -- records that hold the person's id and no content
         delete from checked_pairs where agent_id = e.agent_id and scope_key = e.scope_key;
         delete from job_failures where agent_id = e.agent_id and scope_key = e.scope_key;
         update events set user_id = null where agent_id = e.agent_id and user_id = owner_of(e);

@@ -426,7 +426,17 @@ begin
          where m.id = any(taken) or m.id = any(worded) and h.seq > t.seq
         on conflict do nothing;
     end if;
-    perform give_back(agent, hidden, shown);
+    -- with the last step, for an earlier one would change what a later one has planned
+    if p_left = 0 and p_whole is not null then
+        select array_agg(m.id) filter (where m.state = 'soft_deleted'), array_agg(m.id) filter (where m.state <> 'soft_deleted')
+          into hidden, shown
+          from (select distinct h.memory_id from history h
+                 where h.agent_id = agent and h.meta ->> 'rollback' = p_whole::text and tells_of_memory(h)) as h
+          join memories m on m.agent_id = agent and m.id = h.memory_id;
+    end if;
+    if p_left = 0 then
+        perform give_back(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
+    end if;
     perform close_operation(agent);
     return true;
 end $$;
