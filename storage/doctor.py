@@ -9,13 +9,13 @@ from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.offences import Offence, find_offences
-from mnemic.storage.schema import RULES, SERVICE_ROLE
+from mnemic.storage.schema import QUEUE_SCHEMA, QUEUE_TABLES, RULES, SERVICE_ROLE
 from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("doctor")
-#: Functions, triggers and policies are in the package, and made anew where the record of them is gone.
+#: Functions and policies are in the package, and made anew where the record of them is gone.
 _ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
-#: Every check, and what to do about what no single statement mends.
+#: Every check, and what to do if no single statement mends the fault.
 _REMEDIES: Final = {
     "server": "row security leaks there: install Postgres 15.14, 16.10, 17.6 or newer, the number is what counts, and "
     "restart the server",
@@ -28,14 +28,20 @@ _REMEDIES: Final = {
     "service role": f"let MNEMIC_DATABASE_URL log in as {SERVICE_ROLE}",
     "powers": "",
     "ownership": "",
+    "tables": "restore the database from a dump made before the change",
     "row security": "",
-    "policies": f"these are missing, or show rows beyond a transaction's scope: {_ANEW}",
-    "allowlists": f"these show rows of every category to every role: {_ANEW}",
+    "policies": _ANEW,
+    "rules": "",
     "views": "",
+    "attachments": "",
     "pooler": "set MNEMIC_POOLER to auto, or name a port with session pooling",
     "privileges": "",
-    "functions": f"drop it if it is your own; where it is Mnemic's own, {_ANEW}",
-    "triggers": _ANEW,
+    "functions": _ANEW,
+    "triggers": "",
+    "queue": f"it holds no memories, and its jobs come again by themselves: let a superuser run "
+    f"`drop schema {QUEUE_SCHEMA} cascade` and delete the row '{QUEUE_TABLES}' from mnemic.migrations, then run "
+    "`mnemic db migrate`",
+    "settings": "",
     "replication role": "the triggers do not run: a superuser takes the setting back where it was made, with "
     "`alter role ... reset session_replication_role` or `alter database ... reset session_replication_role`",
 }
@@ -61,16 +67,18 @@ async def check(database: Database) -> list[Finding]:
     """
     async with database.catalog() as connection:
         pooled = await is_pooled(connection)
-        found = defaultdict(list, await find_offences(connection))
+        offences, notes = await find_offences(connection)
+    found = defaultdict(list, offences)
     mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
     if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
     prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
-    notes = {"pooler": f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}"}
-    return [
-        Finding(name, not found[name], _remedy(found[name], advice), "" if found[name] else notes.get(name, ""))
-        for name, advice in _REMEDIES.items()
-    ]
+    notes["pooler"].append(f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}")
+    findings: list[Finding] = []
+    for name, advice in _REMEDIES.items():
+        note = "" if found[name] else ", ".join(sorted(notes[name]))
+        findings.append(Finding(name, not found[name], _remedy(found[name], advice), note))
+    return findings
 
 
 async def check_vectors(database: Database, embedder: str) -> Finding:

@@ -1,13 +1,12 @@
 """The schema: numbered files of tables, each applied once, and rules, made anew whenever their text changes.
 
-Of the rules, the policies are made from one list, by which the doctor judges them too. Every policy compares a row with
-settings of the transaction. As scalar sub-selects they become index conditions; the cast stands inside, so that a list
-is read once for a statement and not for every row.
+Of the rules, the policies are made from one list. Every policy compares a row with settings of the transaction. As
+scalar sub-selects they become index conditions; the cast stands inside, so that a list is read once for a statement and
+not for every row.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from typing import Final, NamedTuple
@@ -16,13 +15,12 @@ from langgraph.checkpoint.postgres.base import MIGRATIONS
 
 #: The record's name for functions, triggers, policies and rights, which stand and fall together.
 RULES: Final = "rules"
+#: The record's name for the job queue's tables.
+QUEUE_TABLES: Final = "procrastinate 3.10"
 #: Before and after the functions.
 _DROP, _RIGHTS = "drop.sql", "rights.sql"
 #: A function's name and its body; an expression has none.
 _FUNCTION = re.compile(r"^create function (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", re.DOTALL | re.MULTILINE)
-_TRIGGER = re.compile(r"^create trigger (\w+) [^;]*? on (\w+)\b[^;]*? execute function (\w+)\(\)", re.MULTILINE)
-_GRANT = re.compile(r"^grant ([^;]+?) on (function |schema |)([\w\s,]+?) to ([\w\s,]+);", re.MULTILINE)
-_RIGHT = re.compile(r"(\w+)(?:\s*\(([^)]*)\))?")
 
 OWNER_ROLE = "mnemic_owner"
 SERVICE_ROLE = "mnemic_app"
@@ -71,11 +69,6 @@ class Policy(NamedTuple):
     def name(self) -> str:
         """Of the policy in the database."""
         return "service" if self.role == SERVICE_ROLE else "administrator"
-
-    @property
-    def settings(self) -> set[str]:
-        """The settings that it compares a row with."""
-        return set(re.findall(r"mnemic\.(\w+)", self.condition))
 
 
 POLICIES: Final = (
@@ -157,7 +150,7 @@ def schema_files() -> tuple[SchemaFile, ...]:
     # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
     savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
     return (
-        SchemaFile("procrastinate 3.10", _queue_tables()),
+        SchemaFile(QUEUE_TABLES, _queue_tables()),
         *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),
         *(SchemaFile(name, tables[name]) for name in sorted(tables)),
         SchemaFile(RULES, _rules()),
@@ -187,27 +180,6 @@ def _rules() -> str:
 def bodies() -> dict[str, str]:
     """The body of each function that has one."""
     return dict(_FUNCTION.findall(_rules()))
-
-
-def triggers() -> list[tuple[str, str, str]]:
-    """The name of every trigger, its table, and the function it calls."""
-    return _TRIGGER.findall(_rules())
-
-
-def grants() -> set[tuple[str, str, str]]:
-    """Grantee, privilege, and a table, `table.column`, `function name` or `schema name`."""
-    return {
-        (role, right, f"{kind}{name}" + (f".{column}" if column else ""))
-        for rights, kind, names, roles in _GRANT.findall(_rules())
-        for right, columns in _RIGHT.findall(rights)
-        for column in _parts(columns)
-        for name in _parts(names)
-        for role in _parts(roles)
-    }
-
-
-def _parts(listed: str) -> Iterable[str]:
-    return (part.strip() for part in listed.split(","))
 
 
 def _read(folder: str) -> dict[str, str]:

@@ -27,44 +27,54 @@ Case = tuple[str, str, str, str]
 
 def _row_security(table: str, how: str) -> Case:
     mended = f"alter table mnemic.{table} enable row level security, force row level security"
-    return f"alter table mnemic.{table} {how} row level security", "row security", table, mended
+    return (
+        f"alter table mnemic.{table} {how} row level security",
+        "row security",
+        f"table mnemic.{table} (row security)",
+        mended,
+    )
 
 
-def _policy(name: str, table: str, rest: str, check: str = "policies") -> Case:
+def _policy(name: str, table: str, rest: str) -> Case:
     harm = f"create policy {name} on mnemic.{table} {rest}"
-    return harm, check, f"{name} on {table}", f"drop policy {name} on mnemic.{table}"
+    return harm, "policies", f"policy {name} on mnemic.{table} (not Mnemic's)", f"drop policy {name} on mnemic.{table}"
 
 
 def _right(right: str, place: str, role: str) -> Case:
     harm, mended = f"grant {right} on {place} to {role}", f"revoke {right} on {place} from {role}"
-    return harm, "privileges", f"{right} on {place.replace('mnemic.', '')} to {role}", mended
+    return harm, "privileges", f"{right} on {place} to {role} (not Mnemic's)", mended
 
 
 def _trigger(table: str, name: str, how: str = "disable") -> Case:
     mended = f"alter table mnemic.{table} enable trigger {name}"
-    return f"alter table mnemic.{table} {how} trigger {name}", "triggers", f"{name} on {table}", mended
+    return (
+        f"alter table mnemic.{table} {how} trigger {name}",
+        "triggers",
+        f"trigger {name} on mnemic.{table} (state)",
+        mended,
+    )
 
 
 def _owner(thing: str, owner: str = "postgres") -> Case:
     mended = f"alter {thing} owner to mnemic_owner"
-    return f"alter {thing} owner to {owner}", "ownership", f"{thing} belongs to {owner}", mended
+    return f"alter {thing} owner to {owner}", "ownership", f"{thing} (owner)", mended
 
 
 #: What an administrator might do, the only check that fails then, what it found, and the statement that mends it.
 MENDED: list[Case] = [
     _row_security("entries", "disable"),
     (
-        "create table mnemic.notes (); alter table mnemic.notes owner to mnemic_owner",
-        "row security",
-        "notes",
-        "alter table mnemic.notes enable row level security, force row level security",
+        "create table mnemic.notes (note text primary key)",
+        "tables",
+        "table mnemic.notes (not Mnemic's)",
+        "alter table mnemic.notes set schema public",
     ),
     _policy("helpful", "memories", "using (true)"),
     _policy("everything", "history", "to mnemic_admin using (true)"),
     _policy("anywhere", "memories", "for insert to mnemic_app with check (true)"),
     _policy("shared", "checkpoint_blobs", "to mnemic_app using (true)"),
     _policy("neighbours", "relations", f"to mnemic_app using ({OF_THE_AGENT})"),
-    _policy("wide", "entries", f"using ({OF_THE_SCOPE})", "allowlists"),
+    _policy("wide", "entries", f"using ({OF_THE_SCOPE})"),
     _right("truncate", "mnemic.checkpoints", "mnemic_app"),
     _right("insert", "mnemic.checkpoint_migrations", "mnemic_app"),
     _right("execute", "function mnemic.said_by", "mnemic_app"),
@@ -80,15 +90,6 @@ MENDED: list[Case] = [
     _owner("table mnemic.memories", "mnemic_app"),
     _owner("function mnemic.set_protection"),
     _owner("schema mnemic"),
-    *(
-        (
-            f"alter function mnemic.{function} {harm}",
-            "functions",
-            f"mnemic.{function} runs as its owner on another search path",
-            f"alter function mnemic.{function} set search_path = mnemic, pg_temp",
-        )
-        for function, harm in (("erase_step", "reset search_path"), ("roll_back", "set search_path = public, mnemic"))
-    ),
     (
         'create schema "Other";'
         ' create view "Other"."my view" with (security_invoker = off) as select id from mnemic.memories',
