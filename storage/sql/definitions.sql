@@ -58,8 +58,8 @@ with spaces as materialized (
 ), settings as (
     select split_part(c.setting, '=', 1) as name, substring(c.setting from position('=' in c.setting) + 1) as value,
            coalesce(s.setrole::regrole::text, '') as role, s.setdatabase <> 0 as is_here,
-           case when s.setrole = 0 and s.setdatabase = 0 then 'role all'
-                when s.setrole = 0 then 'database ' || quote_ident(current_database())
+           case when s.setrole is null and s.setdatabase = 0 then 'role all'
+                when s.setrole is null then 'database ' || quote_ident(current_database())
                 else 'role ' || s.setrole::regrole || case when s.setdatabase <> 0 then ' in database ' || quote_ident(current_database()) else '' end
            end as place
       from (select setdatabase, nullif(setrole, 0) as setrole, setconfig from pg_db_role_setting) as s

@@ -83,10 +83,11 @@ REVIEWED: list[Change] = [
         "function mnemic.threads_of(text,text) (body)",
     ),
     (
-        "create or replace function mnemic.audit_problems() returns table (agent_id text, seq bigint, problem text)"
-        " language sql stable security definer set search_path = mnemic, pg_temp as 'select null, 0, null where false'",
+        "create or replace function mnemic.audit_problems() returns table (problem text, seq bigint, memory_id uuid)"
+        " language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC'"
+        " set extra_float_digits = 1 as 'select null, 0::bigint, null::uuid where false'",
         "functions",
-        "",
+        "function mnemic.audit_problems() (body)",
     ),
     (
         "alter function mnemic.set_protection(text, uuid, boolean, text) security invoker",
@@ -105,7 +106,8 @@ REVIEWED: list[Change] = [
         "trigger append_only on mnemic.history (definition)",
     ),
     (
-        f"{OWN_FUNCTION}; create trigger spy before insert on mnemic.messages for each row execute function public.spy()",
+        f"{OWN_FUNCTION}; create trigger spy before insert on mnemic.messages for each row"
+        " execute function public.spy()",
         "triggers",
         "trigger spy on mnemic.messages (not Mnemic's)",
     ),
@@ -131,9 +133,9 @@ REVIEWED: list[Change] = [
     ),
     ("create publication copies for all tables", "attachments", "publication copies of mnemic.messages (not Mnemic's)"),
     (
-        "create table public.everything (like mnemic.memories); alter table mnemic.memories inherit public.everything",
+        "create table public.everything (like mnemic.entries); alter table mnemic.entries inherit public.everything",
         "attachments",
-        "inheritance mnemic.memories from public.everything (not Mnemic's)",
+        "inheritance mnemic.entries from public.everything (not Mnemic's)",
     ),
 ]
 #: Further changes of each kind.
@@ -207,9 +209,9 @@ FURTHER: list[Change] = [
         "constraint entries_check on mnemic.entries (not validated)",
     ),
     (
-        "alter table mnemic.memories add constraint none check (false) not valid",
+        "alter table mnemic.memories add constraint never check (false) not valid",
         "tables",
-        "constraint none on mnemic.memories (not Mnemic's)",
+        "constraint never on mnemic.memories (not Mnemic's)",
     ),
     (
         "alter table mnemic.history set (autovacuum_enabled = off)",
@@ -251,9 +253,8 @@ FURTHER: list[Change] = [
     ),
     ("create view mnemic.mine with (security_invoker = on) as select 1 as one", "tables", "table mnemic.mine (not"),
     (
-        "create function mnemic.same(uuid, text) returns boolean language sql return true;"
-        " create operator mnemic.= (leftarg = uuid, rightarg = text, function = mnemic.same);"
-        " revoke execute on function mnemic.same from public",
+        "create function public.same(uuid, text) returns boolean language sql return true;"
+        " create operator mnemic.= (leftarg = uuid, rightarg = text, function = public.same)",
         "tables",
         "operator mnemic.=(uuid,text) (not Mnemic's)",
     ),
