@@ -128,12 +128,13 @@ class Difference(NamedTuple):
 
 
 async def read_definitions(connection: AsyncConnection) -> list[Definition]:
-    """Return all objects in Mnemic's schemas, and those that act on them; the transaction's search path changes."""
+    """Return all objects in Mnemic's schemas, and those that act on them; the search path is as before."""
     values = {"owner": OWNER_ROLE, "service": SERVICE_ROLE, "admin": ADMIN_ROLE, "queue": QUEUE_SCHEMA}
-    await connection.execute(_SQL["plain_names"])
     cursor = connection.cursor(row_factory=class_row(Definition))
-    await cursor.execute(_SQL["definitions"], {**values, "settings": list(UNSAFE_SETTINGS)})
-    return await cursor.fetchall()
+    async with connection.transaction(force_rollback=True):
+        await connection.execute(_SQL["plain_names"])
+        await cursor.execute(_SQL["definitions"], {**values, "settings": list(UNSAFE_SETTINGS)})
+        return await cursor.fetchall()
 
 
 def as_record(definitions: Iterable[Definition]) -> str:

@@ -4,6 +4,7 @@ The statements of `sql/doctor.sql` read the catalogs, and each class here is a r
 Definitions are compared in `definitions.py`.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from mnemic.storage.definitions import find_differences, read_definitions
+from mnemic.storage.definitions import find_differences, read_definitions, recorded_definitions
 from mnemic.storage.migrate import MINIMUM_SERVER, differences, is_old_vector
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, QUEUE_SCHEMA, SERVICE_ROLE
 from mnemic.storage.transaction import Row, load_statements
@@ -69,6 +70,8 @@ async def find_offences(connection: AsyncConnection) -> tuple[dict[str, list[Off
         cursor = connection.cursor(row_factory=class_row(record))
         return await (await cursor.execute(_SQL[name], values)).fetchall()
 
+    # the package's files are read while the server works
+    definitions, _ = await asyncio.gather(read_definitions(connection), asyncio.to_thread(recorded_definitions))
     (server,) = await rows(_Server, "server")
     found = defaultdict(list, _server(server))
     found["powers"] += _powers(await rows(_Role, "roles"))
@@ -79,7 +82,7 @@ async def find_offences(connection: AsyncConnection) -> tuple[dict[str, list[Off
     found["migrations"] += _migrations(recorded)
     notes: dict[str, list[str]] = defaultdict(list)
     if not found["migrations"]:  # a database of another release has other definitions
-        for difference in find_differences(await read_definitions(connection), server.vector_schema or "public"):
+        for difference in find_differences(definitions, server.vector_schema or "public"):
             if difference.is_harmless:
                 notes[difference.check].append(difference.found)
             else:

@@ -165,7 +165,7 @@ with spaces as materialized (
     select 'owner''s right', format('%%s on %%s to %%s', lower(u.privilege_type), o.place, o.owner::regrole), '{}',
            format('grant %%s on %%s to %%s', lower(u.privilege_type), o.place, o.owner::regrole), false
       from owned o cross join aclexplode(o.usual) as u
-     where o.acl is not null and u.grantee = o.owner and u.privilege_type <> 'MAINTAIN' and not exists (
+     where not o.acl @> o.usual[cardinality(o.usual)] and u.grantee = o.owner and u.privilege_type <> 'MAINTAIN' and not exists (
            select from aclexplode(o.acl) as a where a.grantee = o.owner and a.privilege_type = u.privilege_type)
      union all
     select 'default privilege', format('%%s on %%s to %%s by %%s', lower(a.privilege_type), k.noun, h.holder, d.defaclrole::regrole), '{}',

@@ -256,7 +256,7 @@ FURTHER: list[Change] = [
         "create function public.same(uuid, text) returns boolean language sql return true;"
         " create operator mnemic.= (leftarg = uuid, rightarg = text, function = public.same)",
         "tables",
-        "operator mnemic.=(uuid,text) (not Mnemic's)",
+        "operator mnemic.=(pg_catalog.uuid,pg_catalog.text) (not Mnemic's)",
     ),
     (
         "create function mnemic.searchable(text) returns text language sql return ''",
