@@ -5,7 +5,7 @@ VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
 
-.PHONY: setup demo serve test test-all test-slow check docs
+.PHONY: setup demo serve test test-all test-slow check docs definitions
 
 setup: $(VENV)/.dev
 
@@ -32,6 +32,10 @@ check: $(VENV)/.dev
 	$(IN) mypy --strict -p mnemic
 	$(IN) mypy --strict --explicit-package-bases tests benchmarks
 	$(VENV)/bin/lint-imports
+
+# what the doctor compares a database with; after a change of tables, functions, policies or rights
+definitions: $(VENV)/.dev
+	@$(IN) tests.support.record_definitions
 
 # every warning is an error: a link to a page, a heading or a file that is not there is one
 docs: $(VENV)/.docs
