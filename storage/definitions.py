@@ -152,7 +152,7 @@ def find_differences(definitions: Iterable[Definition], vector_schema: str) -> l
 
     Args:
         definitions: all objects of the database.
-        vector_schema: the quoted name of pgvector's schema.
+        vector_schema: the name of pgvector's schema.
     """
     recorded, other_releases = recorded_definitions()
     present = {(one.kind, one.object): one for one in definitions if not _is_of(one, other_releases)}
