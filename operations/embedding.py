@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,7 @@ from mnemic.state.errors import EmbedderUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import FilledVectors, PendingText
 from mnemic.storage import embeddings
+from mnemic.storage.embeddings import ClaimedEntry
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
@@ -80,7 +82,7 @@ async def embed_pending(
     """Fill the vectors of entries that were stored without one, the longest waiting first, batch by batch.
 
     Each batch is claimed in one transaction and filled in another, so that no connection waits for the model. A text
-    that the model refuses again waits longer each time, up to a day.
+    that the model refuses again waits longer each time, up to a day. A batch that is cancelled is due at once.
 
     Args:
         also: further scope keys, as of `Database.scoped`.
@@ -97,10 +99,33 @@ async def embed_pending(
     embedded = 0
     while claimed := await write(partial(embeddings.claim, most=BATCH_SIZE)):
         texts = [indexed_text(row) for row in claimed]
-        vectors = await embed_within(resources, texts, resources.settings.model_timeout_seconds)
-        fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
-        embedded += await write(fill)
+        # if the model does not answer, the minute of the claim is the pause before it is asked again
+        async with release_claims_on(asyncio.CancelledError, resources, identity, claimed, also):
+            vectors = await embed_within(resources, texts, resources.settings.model_timeout_seconds)
+            fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
+            embedded += await write(fill)
     return FilledVectors(embedded, await write(embeddings.count_pending))
+
+
+@asynccontextmanager
+async def release_claims_on(
+    errors: type[BaseException] | tuple[type[BaseException], ...],
+    resources: Resources,
+    identity: Identity,
+    claimed: Sequence[PendingText | ClaimedEntry],
+    also: Sequence[str],
+) -> AsyncIterator[None]:
+    """Let the claimed entries be embedded at once if the block ends with one of the errors.
+
+    If the database is away, or the process is killed, the claim ends by itself after a minute.
+    """
+    try:
+        yield
+    except errors:
+        with suppress(MnemicError):
+            release = partial(embeddings.release, claimed=claimed)
+            await asyncio.shield(resources.database.write(identity, release, also=also))
+        raise
 
 
 def embed_later(resources: Resources, identity: Identity, *, also: Sequence[str]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from mnemic.operations.embedding import BATCH_SIZE, embed_within, indexed_text
+from mnemic.operations.embedding import BATCH_SIZE, embed_within, indexed_text, release_claims_on
 from mnemic.operations.run.resources import Resources
+from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Reembedded
 from mnemic.storage import embeddings
@@ -74,12 +75,13 @@ async def move_agent(
     while claimed := await write(partial(embeddings.claim_for_move, model=model, after=last, most=BATCH_SIZE)):
         last = claimed[-1]
         keys = sorted({entry.scope_key for entry in claimed})
-        async with resources.database.scoped(identity, also=keys) as tx:
-            texts = await embeddings.texts_of(tx, claimed)
-        indexed = [indexed_text(text) for text in texts]
-        vectors = await embed_within(resources, indexed, resources.settings.model_timeout_seconds)
-        stage = partial(embeddings.stage, texts=texts, vectors=vectors, model=model)
-        made = await write(stage, also=keys)
+        async with release_claims_on((MnemicError, asyncio.CancelledError), resources, identity, claimed, keys):
+            async with resources.database.scoped(identity, also=keys) as tx:
+                texts = await embeddings.texts_of(tx, claimed)
+            indexed = [indexed_text(text) for text in texts]
+            vectors = await embed_within(resources, indexed, resources.settings.model_timeout_seconds)
+            stage = partial(embeddings.stage, texts=texts, vectors=vectors, model=model)
+            made = await write(stage, also=keys)
         if count:
             count(made, vectors.count(None))
     return await write(partial(embeddings.switch, model=model))

@@ -65,6 +65,12 @@ async def fill(
     return sum(is_filled for (is_filled,) in rows)
 
 
+async def release(scoped: ScopedTransaction, claimed: Sequence[PendingText | ClaimedEntry]) -> None:
+    """Let claimed entries of the visible scope keys be embedded now."""
+    values = {"ids": [entry.item_id for entry in claimed], "pieces": [entry.piece for entry in claimed]}
+    await scoped.execute(_SQL["release"], values)
+
+
 async def make_due(scoped: ScopedTransaction) -> None:
     """Let every entry without a vector be embedded now, and forget how often it was refused."""
     await scoped.execute(_SQL["make_due"], {})

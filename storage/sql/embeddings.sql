@@ -7,7 +7,8 @@ select 1 from entries
  limit 1;
 
 -- claim --
--- The entries that have waited longest. A claim ends by itself, so that a killed process keeps no text from being embedded.
+-- The entries that have waited longest. A claim ends by itself after a minute, so that a killed process keeps no text from
+-- being embedded.
 with due as (
     select item_id, piece from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
@@ -15,7 +16,7 @@ with due as (
      order by embed_after nulls first, item_id, piece limit %(most)s
        for update skip locked
 )
-update entries e set embed_after = embedding_due(e.refusals)
+update entries e set embed_after = embedding_due(0::smallint)
   from due
  where e.agent_id = %(agent_id)s and e.item_id = due.item_id and e.model = '' and e.piece = due.piece
 returning e.item_id, e.piece, e.kind;
@@ -49,6 +50,13 @@ update entries e
         or exists (select from messages m
                     where m.agent_id = %(agent_id)s and m.id = g.id and md5(m.content)::uuid = g.content_hash))
 returning e.vec is not null as is_filled;
+
+-- release --
+-- Entries that were claimed may be embedded now.
+update entries e set embed_after = null
+  from unnest(%(ids)s::uuid[], %(pieces)s::smallint[]) as g(id, piece)
+ where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s)
+   and e.item_id = g.id and e.piece = g.piece;
 
 -- make_due --
 -- Entries without a vector as if none had been asked for.

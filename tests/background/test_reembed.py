@@ -98,7 +98,6 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
         assert "`mnemic reembed`" in (await check_vectors(memory.resources.database, NEXT)).note
 
         model.answer_embeddings(None)
-        superuser.execute("update mnemic.entries set embed_after = null")  # as if a minute had passed
         progress: list[tuple[int, int]] = []
         moved = await memory.reembed("harbor", progress=lambda done, left: progress.append((done, left)))
 
@@ -150,7 +149,6 @@ async def test_a_worker_goes_on_with_a_move_and_takes_late_writers_along(
         with pytest.raises(EmbedderUnavailableError):
             await memory.reembed()
         model.answer_embeddings(None)
-        superuser.execute("update mnemic.entries set embed_after = null")
         async with background_work(memory.resources, memory.graphs, SHORT) as work:
 
             async def is_moved(number: int) -> bool:

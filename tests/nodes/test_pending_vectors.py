@@ -1,5 +1,6 @@
 """Texts that the embedder refuses, or does not answer for: stored at once, found by words, embedded later."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -177,6 +178,35 @@ async def test_the_next_formation_fills_what_is_due_and_asks_for_a_refused_text_
     let_them_be_due(superuser)
     await form("I have a fish")
     assert pending(superuser) == 0
+
+
+async def test_neither_an_outage_nor_a_stop_lengthens_the_wait_of_a_text_that_was_refused(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+) -> None:
+    model.answer_embeddings(500)
+    await memory.remember(ANA, BEES, category="activity")
+    superuser.execute("update mnemic.entries set refusals = 5, embed_after = null")
+    with pytest.raises(EmbedderUnavailableError):
+        await memory.embed_pending(ANA)
+    waits = "select embed_after < now() + interval '61 seconds' from mnemic.entries"
+    assert superuser.execute(waits).fetchall() == [(True,)]
+
+    let_them_be_due(superuser)
+    is_asked, loop = asyncio.Event(), asyncio.get_running_loop()
+    may_answer = threading.Event()
+
+    def answer(_: Request) -> None:
+        loop.call_soon_threadsafe(is_asked.set)
+        may_answer.wait(timeout=20)
+
+    model.answer_embeddings(answer)
+    task = asyncio.create_task(memory.embed_pending(ANA))
+    await is_asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_answer.set()
+    assert superuser.execute("select embed_after from mnemic.entries").fetchall() == [(None,)]
 
 
 async def test_a_wrong_key_is_an_error_and_leaves_the_messages_pending(memory: Mnemic, model: LoopbackModel) -> None:

@@ -59,7 +59,10 @@ def test_what_has_no_vector_gets_one(mnemic: Command, ids: list[UUID], superuser
 def test_vectors_of_another_embedder_are_made_anew(
     mnemic: Command, ids: list[UUID], superuser: psycopg.Connection
 ) -> None:
-    superuser.execute("update mnemic.entries set model = 'other:384', vec = array_fill(1, array[384])::vector::halfvec")
+    superuser.execute(
+        "update mnemic.entries"
+        " set model = 'other:384', vec = array_fill(1, array[384])::vector::halfvec, embed_after = null"
+    )
     result = mnemic("reembed", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"agents": 1, "embedded": 3, "refused": 0})
     assert superuser.execute("select distinct model from mnemic.entries").fetchall() == [("hash:384",)]
