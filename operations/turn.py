@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -192,21 +193,34 @@ async def store_turn(
         _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
 
 
+async def run_formation(
+    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
+) -> FormationOutput:
+    """Run the formation graph once on a session; again if another run was faster, at most `OVERTAKEN` times in all."""
+    for _ in range(OVERTAKEN - 1):
+        with suppress(ConcurrentChangeError):
+            return await _run_once(resources, graph, identity, force=force, retry=retry)
+    return await _run_once(resources, graph, identity, force=force, retry=retry)
+
+
+async def _run_once(
+    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
+) -> FormationOutput:
+    lease = formation_lease(identity, uuid4(), retry=retry)
+    run: FormationOutput = await run_leased(resources, graph, {"force": force, "retry": retry}, identity, lease)
+    return run
+
+
 async def form_pending(
     resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
 ) -> list[FormationOutput]:
-    """The runs until nothing is due, as `Mnemic.form` returns them."""
+    """The runs until nothing is due, as `Mnemic.form` returns them.
+
+    The last look finds messages of turns that ended meanwhile: their own formation would be this one.
+    """
     runs: list[FormationOutput] = []
-    overtaken = 0
     while True:
-        lease = formation_lease(identity, uuid4(), retry=retry)
-        try:
-            run = await run_leased(resources, graph, {"force": force, "retry": retry}, identity, lease)
-        except ConcurrentChangeError:
-            overtaken += 1
-            if overtaken == OVERTAKEN:
-                raise
-            continue
+        run = await run_formation(resources, graph, identity, force=force, retry=retry)
         if run["reason"] is not None or run["waits"] or run["set_aside"]:
             runs.append(run)
         if run["reason"] is None:

@@ -39,6 +39,14 @@ class DueRetry(NamedTuple):
     scope_key: str
 
 
+class ObservedSession(NamedTuple):
+    """A session as it was observed last."""
+
+    identity: Identity
+    last_activity_at: datetime
+    is_cold: bool
+
+
 async def _rows(
     database: Database, record: type[Row], statement: LiteralString, values: Mapping[str, object]
 ) -> list[Row]:
@@ -166,13 +174,15 @@ async def note_schedule(
     await tx.execute(_SQL["note_schedule"], {"job": job, "cron": cron, "last_at": last_at, "next_at": next_at})
 
 
-async def session_identity(tx: ScopedTransaction, session_id: str) -> tuple[Identity, datetime] | None:
-    """Return the identity with which a session was observed last, and when; None if there is no such session."""
-    rows = await tx.tuples(_SQL["session_identity"], {"session_id": session_id})
+async def read_session(tx: ScopedTransaction, session_id: str, settings: Settings) -> ObservedSession | None:
+    """Return a session as it was observed last; None if there is no such session."""
+    values = {"session_id": session_id, "cold": settings.session_cold_minutes}
+    rows = await tx.tuples(_SQL["read_session"], values)
     if not rows:
         return None
-    fields, last_activity_at = rows[0]
-    return Identity(**fields, agent_id=tx.identity.agent_id, session_id=session_id), last_activity_at
+    fields, last_activity_at, is_cold = rows[0]
+    identity = Identity(**fields, agent_id=tx.identity.agent_id, session_id=session_id)
+    return ObservedSession(identity, last_activity_at, is_cold)
 
 
 async def rest_session(tx: ScopedTransaction, session_id: str, last_activity_at: datetime) -> None:

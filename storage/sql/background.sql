@@ -28,11 +28,14 @@ values (%(agent_id)s, %(job)s, %(cron)s, %(last_at)s, %(next_at)s)
 on conflict (agent_id, job) do update
    set cron = excluded.cron, last_at = coalesce(excluded.last_at, schedules.last_at), next_at = excluded.next_at;
 
--- session_identity --
--- The identity with which a session was observed last, and its last activity.
-select identity, last_activity_at from sessions where agent_id = %(agent_id)s and session_id = %(session_id)s;
+-- read_session --
+-- The identity with which a session was observed last, its last activity, and whether it is cold.
+select s.identity, s.last_activity_at,
+       s.last_activity_at <= clock_timestamp() - make_interval(
+           mins => coalesce((a.settings ->> 'session_cold_minutes')::integer, %(cold)s)) as is_cold
+  from sessions s join agents a using (agent_id) where s.agent_id = %(agent_id)s and s.session_id = %(session_id)s;
 
 -- rest_session --
--- Nothing of the session is due, and nothing was said since it was read: it is not looked at again before the next message.
+-- The session is not looked at again before its next message, unless one came since it was read.
 update sessions set is_waiting = false
  where agent_id = %(agent_id)s and session_id = %(session_id)s and last_activity_at = %(last_activity_at)s;

@@ -18,7 +18,7 @@ from mnemic.storage import background
 from mnemic.storage.queue import open_queue
 from tests.background.working import SHORT
 from tests.support.loopback import LoopbackModel
-from tests.support.scripted import FACTS, fact, facts, scripted_memory
+from tests.support.scripted import FACTS, fact, facts, meanwhile, scripted_memory
 from tests.support.server import Clone
 
 ANA = Identity(agent_id="guide", user_id="ana", session_id="monday")
@@ -86,6 +86,29 @@ async def test_a_conversation_that_simply_ends_is_formed(
         await sweep(work)
         await until(lambda: is_idle(work))
         assert len(homes.chat_requests) == requests  # nothing is due twice
+
+
+async def test_messages_that_come_while_a_job_forms_their_session_are_formed_once_it_is_cold_again(
+    clean_db: Clone, superuser: psycopg.Connection, homes: LoopbackModel
+) -> None:
+    later = [{"role": "user", "content": f"My cabin has window {number}."} for number in range(4)]
+    async with working(clean_db, homes) as (memory, work):
+        homes.answer(FACTS, meanwhile(lambda: memory.observe(ANA, later), facts(fact("Ana lives in Porto.", 1))))
+        await memory.observe(ANA, TURNS)
+        age(superuser, 11)
+        await sweep(work)
+        await until(lambda: memory.memories(ANA))
+        await until(lambda: is_idle(work))
+        unformed = "select count(*) from mnemic.messages where formed_by is null"
+        await work.queue.wake("form", [Target("guide", "session:monday")])  # before it is cold
+        await until(lambda: is_idle(work))
+        assert superuser.execute(unformed).fetchone() == (4,)
+
+        homes.answer(FACTS, facts())
+        age(superuser, 11)
+        await sweep(work)
+        await until(lambda: is_idle(work))
+        assert superuser.execute(unformed).fetchone() == (0,)
 
 
 async def test_a_cold_session_of_a_group_is_formed_with_the_groups_of_its_last_run(

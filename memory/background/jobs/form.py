@@ -4,10 +4,11 @@ from datetime import datetime
 
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.operations.run.identity import session_of
-from mnemic.operations.turn import form_pending
+from mnemic.operations.turn import run_formation
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.storage import background
+from mnemic.storage.background import ObservedSession
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
@@ -16,25 +17,30 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
     return await background.due_sessions(resources.database, resources.settings, now, MAX_TARGETS)
 
 
-async def session_of_target(work: Work, target: Target) -> tuple[Identity, datetime] | None:
-    """Return the identity with which the session was observed last, and when; None if there is no such session."""
+async def session_of_target(work: Work, target: Target) -> ObservedSession | None:
+    """Return the session as it was observed last; None if there is no such session."""
     session_id = split_scope_key(target.scope_key)[1]
     reader = Identity(agent_id=target.agent_id, session_id=session_id)
     async with work.resources.database.scoped(reader) as tx:
-        return await background.session_identity(tx, session_id)
+        return await background.read_session(tx, session_id, work.resources.settings)
 
 
 async def run(work: Work, target: Target) -> bool:
     """Form what the session has pending and due; return whether that waits for another run or after a failure."""
-    found = await session_of_target(work, target)
-    if found is None:
+    session = await session_of_target(work, target)
+    if session is None:
         return False
-    resources, (identity, last_activity_at) = work.resources, found
-    runs = await form_pending(resources, work.graphs.formation, identity, force=False, retry=False)
-    if any(run["waits"] for run in runs):
-        return True
-    async with resources.database.scoped(identity) as tx:
-        await background.rest_session(tx, session_of(identity), last_activity_at)
+    resources, identity = work.resources, session.identity
+    is_due, is_empty = True, False
+    while is_due and not is_empty:
+        formed = await run_formation(resources, work.graphs.formation, identity, force=False, retry=False)
+        if formed["waits"]:
+            return True
+        is_due, is_empty = formed["reason"] is not None, formed["pending"] == 0
+    # messages that are not due yet, or came meanwhile, keep the session in the sweep
+    if session.is_cold or is_empty:
+        async with resources.database.scoped(identity) as tx:
+            await background.rest_session(tx, session_of(identity), session.last_activity_at)
     return False
 
 

@@ -10,7 +10,7 @@ async def run(work: Work, target: Target) -> None:
     """Form what was set aside in the session."""
     found = await session_of_target(work, target)
     if found is not None:
-        await form_pending(work.resources, work.graphs.formation, found[0], force=False, retry=True)
+        await form_pending(work.resources, work.graphs.formation, found.identity, force=False, retry=True)
 
 
 # a command is not held by the daily token budget, so `asks_models` is off
