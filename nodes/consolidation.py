@@ -11,7 +11,6 @@ from mnemic.operations.consolidation import NOTHING_HOLDS, judged, typed_sentenc
 from mnemic.operations.run.identity import identity_of, require_own_scope
 from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.tracking import note_count
 from mnemic.operations.usage import metered
 from mnemic.policy.prices import spent_on
 from mnemic.policy.text.shape import clean_text, new_memory
@@ -179,7 +178,7 @@ async def save_consolidation(
     except ConcurrentChangeError:
         await give_back(resources, identity, lease, failure="interrupted")
         return {"outcome": "stale", "absorbed": 0}
-    note_count(resources, identity, ("consolidation", "merge"), len(reflections))
+    resources.events.note_count(identity, ("consolidation", "merge"), len(reflections))
     return {"outcome": "saved", "absorbed": len(reflections)}
 
 

@@ -13,7 +13,6 @@ from mnemic.operations.refinement.session import RefinementSession, first_batche
 from mnemic.operations.run.identity import identity_of
 from mnemic.operations.run.leases import holder_of, release_lease_on_error
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.tracking import note_count
 from mnemic.operations.usage import metered
 from mnemic.policy.prices import spent_on
 from mnemic.prompts.refine import COMPLETING, ENDED, RefineInput
@@ -178,5 +177,5 @@ async def close_refinement(state: RefinementState, resources: Resources, runtime
         await finish(session, ending)
     (row,) = await session.transact(lambda scoped: refinements.listed(scoped, None, refinement_id=session.claim.id))
     for op, count in (("merge", row.merged), ("update", row.updated), ("delete", row.deleted)):
-        note_count(resources, session.identity, ("refinement", op), count)
+        resources.events.note_count(session.identity, ("refinement", op), count)
     return {**row.as_result(), "resumed": state["resumed"]}

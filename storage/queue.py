@@ -87,12 +87,11 @@ class JobQueue:
         Raises:
             DatabaseUnavailableError: The database cannot be reached.
         """
-        found: list[QueuedJob] = []
         with _typed():
-            for status in ("doing", "todo"):
-                listed = await self._manager.list_jobs_async(status=status)
-                found += [_queued(job) for job in listed if job.task_name != _SWEEP]
-        return found
+            # in one statement: a job that is taken between two would be in neither
+            listed = await self._manager.list_jobs_async()
+        queued = [_queued(job) for job in listed if job.task_name != _SWEEP and job.status in ("doing", "todo")]
+        return sorted(queued, key=lambda job: job.status != "running")
 
     async def cancel(self, job_id: int) -> None:
         """Take a waiting job out of the queue, or stop one that runs; its work is given back.

@@ -179,12 +179,15 @@ def _measure_cold(superuser: psycopg.Connection, dsn: str, sessions: int, minute
     )
     growth = max(sizes) / sizes[0] if sizes else 1.0
     each = transactions / formed
-    return [
+    gates = [
         Gate(name="cold sessions: transactions a session", value=each, limit=_TRANSACTIONS_PER_SESSION),
         Gate(name="cold sessions: memory at most / at a tenth", value=growth, limit=_GROWTH),
         Gate(name="cold sessions: share formed in order", value=in_order, limit=0.9, at_least=True),
-        Gate(name="cold sessions: per cent of a core after the last one", value=after, limit=_AFTER_CPU_PERCENT),
     ]
+    if not left:
+        name = "cold sessions: per cent of a core after the last one"
+        gates.append(Gate(name=name, value=after, limit=_AFTER_CPU_PERCENT))
+    return gates
 
 
 def _cpu_percent_afterwards(workers: Sequence[Worker]) -> float:

@@ -26,7 +26,6 @@ from mnemic.operations.messages.transcript import brought_by, speakers
 from mnemic.operations.run.graph import AnyGraph
 from mnemic.operations.run.identity import acting_for, identity_of
 from mnemic.operations.run.resources import Resources
-from mnemic.operations.tracking import note_count, note_created
 from mnemic.policy.text.shape import pieces, search_text
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState, add_counts
@@ -91,9 +90,9 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
 
     update, stored, has_pending_vectors = await resources.database.write(identity, act, also=keys)
     refused = sum(add_counts(state.get("refused", {}), update.get("refused", {})).values())
-    note_created(resources, identity, "formation", [memory for memory in new if memory.id in stored])
-    note_count(resources, identity, ("formation", "supersede"), update["superseded"])
-    note_count(resources, identity, ("formation", "create"), refused, "skipped")
+    resources.events.note_created(identity, "formation", [memory for memory in new if memory.id in stored])
+    resources.events.note_count(identity, ("formation", "supersede"), update["superseded"])
+    resources.events.note_count(identity, ("formation", "create"), refused, "skipped")
     if has_pending_vectors:
         embed_later(resources, identity, also=keys)
     return update

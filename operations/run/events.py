@@ -2,7 +2,7 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +13,7 @@ from uuid import UUID
 from mnemic.state.errors import MnemicError
 from mnemic.state.events import Event, EventNode, EventStatus
 from mnemic.state.identity import Identity
+from mnemic.state.records import NewMemory
 from mnemic.storage.database import Database
 from mnemic.storage.events import record_events
 
@@ -123,6 +124,33 @@ class EventLog:
                     duration_ms=(monotonic() - began) * 1000,
                 )
             )
+
+    def note_created(self, identity: Identity, node: EventNode, stored: Sequence[NewMemory]) -> None:
+        """Collect an event for each stored memory, with its id and its category."""
+        for memory in stored:
+            self._note_change(identity, node, "create", memory_id=memory.id, category=memory.category)
+
+    def note_count(
+        self, identity: Identity, changes: tuple[EventNode, str], count: int, status: EventStatus = "ok"
+    ) -> None:
+        """Collect one event for so many changes; none if there were none.
+
+        Args:
+            identity: of the run.
+            changes: node and operation, such as `("formation", "supersede")`.
+            count: how many there were.
+            status: `skipped` if they were refused.
+        """
+        if count:
+            self._note_change(identity, *changes, status=status, occurrences=count)
+
+    def _note_change(self, identity: Identity, node: EventNode, op: str, **values: Any) -> None:
+        ids: dict[str, Any] = {
+            "agent_id": identity.agent_id,
+            "user_id": identity.user_id,
+            "session_id": identity.session_id,
+        }
+        self.note(Event(**ids, node=node, op=op, **values))
 
     async def write(self, database: Database) -> None:
         """Store what waits, in a transaction for each agent. A failure is logged and costs only the counts."""
