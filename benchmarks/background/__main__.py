@@ -36,8 +36,9 @@ from mnemic.storage.schema import SERVICE_ROLE
 
 _WORKERS = 2
 _TURN_CPU_MS, _IDLE_TRANSACTIONS, _IDLE_CPU_PERCENT, _GROWTH = 5.0, 1.0, 1.0, 1.3
-#: Transactions for each session that is formed: fetch, formation with the offline rules, and the end of the job.
-_TRANSACTIONS_PER_SESSION = 40.0
+#: Transactions for each session that is formed: fetch, formation with the offline rules, and the end of the job. The
+#: start of the workers is among them, so that few sessions do not keep it.
+_TRANSACTIONS_PER_SESSION = 15.0
 #: Before an idle worker is watched: it starts and sweeps, and the server counts what a connection did 10 s later.
 _START_SECONDS = 15.0
 #: After the last session is formed, for which the workers are watched, and the most CPU they may use.
