@@ -19,6 +19,9 @@ class Inbox(NamedTuple):
     pending: int
     #: Those of them that only a retry takes.
     set_aside: int
+    #: All messages of the session, formed ones included.
+    session_messages: int
+    #: Time since the session's last message.
     idle: timedelta
 
 

@@ -21,6 +21,8 @@ _SQL = load_statements("inbox")
 #: Messages of one statement, and characters beyond which it takes no further one: to write and send a megabyte takes
 #: the event loop 10 ms.
 _PART, _PART_CHARS = 500, 1_000_000
+#: Fields of `Inbox` that each row of the statement `pending` repeats.
+_INBOX_FIGURES = ("pending", "set_aside", "session_messages", "idle")
 
 
 async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
@@ -98,14 +100,14 @@ async def read_inbox(
     """
     values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
     rows = await scoped.rows(dict, _SQL["pending"], values)
-    waiting = [{name: row.pop(name) for name in ("pending", "set_aside", "idle")} for row in rows]  # the same in each
+    figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
     rows = [row for row in rows if row["id"]]
     times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
     messages = []
     for row, time in zip(rows, times, strict=True):
         row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # a time that replaces it is shown at its offset too
         messages.append(Message(**row))
-    return Inbox(messages=tuple(messages), **waiting[0])
+    return Inbox(messages=tuple(messages), **figures[0])
 
 
 async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:

@@ -32,9 +32,10 @@ from mnemic.storage.transaction import ScopedTransaction
 
 
 async def gate(state: FormationState, resources: Resources, runtime: Runtime[Identity]) -> FormationState:
-    """Due are 45 messages, 1,000 weighted tokens or a cold session, of 4 messages at least; by turn, a user's words.
+    """Take up 45 messages, 4 with 1,000 weighted tokens, or a cold session of 4; by turn, a user's words.
 
-    A caller who insists needs one message. A run that is due takes a lease on the session in the same transaction.
+    If the caller insists, one message is enough. A run that is due takes a lease on the session in the same
+    transaction.
     """
     identity, request = identity_of(runtime), validate(FormationInput, state)
     retry, forced = request.get("retry", False), request.get("force", False)
@@ -108,7 +109,7 @@ async def _take_up(
         reason = turn_reason(box.messages, more=waiting > len(box.messages), forced=forced)
     else:
         tokens = sum(weighted_tokens(message.role, message.content) for message in box.messages)
-        reason = formation_reason(messages=waiting, tokens=tokens, idle=box.idle, forced=forced, settings=settings)
+        reason = formation_reason(box, messages=waiting, tokens=tokens, forced=forced, settings=settings)
     nothing = box._replace(messages=())
     if reason is None:
         return nothing, None, None

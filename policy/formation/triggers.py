@@ -8,6 +8,7 @@ from typing import Final
 
 from mnemic.policy.text.shape import count_tokens
 from mnemic.policy.text.words import sentences
+from mnemic.state.formation import Inbox
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
@@ -33,26 +34,31 @@ def weighted_tokens(role: Role, text: str) -> float:
 
 
 def formation_reason(
-    *, messages: int, tokens: float, idle: timedelta, forced: bool, settings: Settings
+    inbox: Inbox, *, messages: int, tokens: float, forced: bool, settings: Settings
 ) -> FormationReason | None:
-    """Why the pending messages of a session are due, or None while they wait.
+    """Return why pending messages of a session are due, or None while they wait.
+
+    A cold session of enough messages is formed to its end, however few of them are pending: no later message is
+    expected that would form them.
 
     Args:
-        messages: How many are pending.
-        tokens: Their weighted tokens.
-        idle: Time since the session's last message.
-        forced: The caller wants what is pending formed now; then one message is enough.
-        settings: The agent's settings; every threshold fires when it is reached.
+        inbox: size of the session, and the time since its last message.
+        messages: number of messages that this run may form.
+        tokens: their weighted tokens.
+        forced: the caller wants pending messages formed now; then one message is enough.
+        settings: of the agent; every threshold fires when it is reached.
     """
-    if forced and messages > 0:
-        return "forced"
-    if messages < settings.formation_min_messages:
+    if messages == 0:
         return None
-    if messages >= settings.formation_messages:
-        return "messages"
-    if tokens >= settings.formation_tokens:
-        return "tokens"
-    if idle >= timedelta(minutes=settings.session_cold_minutes):
+    if forced:
+        return "forced"
+    if messages >= settings.formation_min_messages:
+        if messages >= settings.formation_messages:
+            return "messages"
+        if tokens >= settings.formation_tokens:
+            return "tokens"
+    is_cold = inbox.idle >= timedelta(minutes=settings.session_cold_minutes)
+    if is_cold and inbox.session_messages >= settings.formation_min_messages:
         return "cold"
     return None
 

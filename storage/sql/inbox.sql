@@ -61,17 +61,20 @@ update messages set content = %(content)s, brought_by = %(brought_by)s
  where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
 -- pending --
--- The oldest of the messages that wait for formation and were set aside, or of all others; with how many wait, how many were
--- set aside, and since when nothing was said, by the database's clock. One row without a message where there is none.
+-- The oldest messages of a session that wait for formation: those that were set aside, or all others. With the numbers of
+-- messages that wait, that were set aside and that the session has, and the time since its last message by the database's
+-- clock. One row without a message if none waits.
 with waiting as (
-    select count(*) as pending, count(*) filter (where set_aside) as set_aside,
-           coalesce((select clock_timestamp() - last_activity_at from sessions
-                      where agent_id = %(agent_id)s and session_id = %(session_id)s), interval '0') as idle
+    select count(*) as pending, count(*) filter (where set_aside) as set_aside
       from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
+), session as (
+    select coalesce(max(message_count), 0) as session_messages,
+           coalesce(clock_timestamp() - max(last_activity_at), interval '0') as idle
+      from sessions where agent_id = %(agent_id)s and session_id = %(session_id)s
 )
-select w.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.brought_by,
+select w.*, s.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.brought_by,
        m.created_at as observed_at
-  from waiting w left join lateral (
+  from waiting w cross join session s left join lateral (
        select * from messages
         where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null and set_aside = %(set_aside)s
         order by place limit %(most)s

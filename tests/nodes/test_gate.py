@@ -68,6 +68,10 @@ async def test_a_session_is_cold_after_ten_minutes(memory: Mnemic, superuser: ps
         superuser.execute("update mnemic.sessions set last_activity_at = now() - make_interval(mins => %s)", (minutes,))
         assert (await memory.graphs.formation.ainvoke({}, context=ANA))["reason"] == reason
 
+    assert (await memory.observe(ANA, turns(*FOUR, "One more thing."))).pending == 1
+    superuser.execute("update mnemic.sessions set last_activity_at = now() - interval '10 minutes'")
+    assert (await memory.graphs.formation.ainvoke({}, context=ANA))["formed"] == 1
+
 
 @pytest.mark.parametrize(
     ("count", "length", "runs"), [(120, 1, [(50, 70), (50, 20), (20, 0)]), (6, 6000, [(2, 4), (2, 2), (2, 0)])]

@@ -19,6 +19,7 @@ from mnemic.policy.formation.triggers import (
     weighted_tokens,
 )
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.formation import Inbox
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
@@ -32,23 +33,25 @@ ROLES: dict[str, Role] = {"u": "user", "a": "assistant", "t": "tool", "o": "othe
 
 
 @pytest.mark.parametrize(
-    ("messages", "tokens", "minutes", "forced", "reason"),
+    ("messages", "formed", "tokens", "minutes", "forced", "reason"),
     [
-        (44, 999.9, 9.9, False, None),
-        (45, 0, 0, False, "messages"),
-        (4, 1000, 0, False, "tokens"),
-        (4, 0, 10, False, "cold"),
-        (3, 5000, 500, False, None),
-        (1, 0, 0, True, "forced"),
-        (0, 0, 500, True, None),
-        (0, 0, 500, False, None),
+        (44, 0, 999.9, 9.9, False, None),
+        (45, 0, 0, 0, False, "messages"),
+        (4, 0, 1000, 0, False, "tokens"),
+        (3, 9, 5000, 9.9, False, None),
+        (4, 0, 0, 10, False, "cold"),
+        (3, 0, 5000, 500, False, None),
+        (1, 3, 0, 10, False, "cold"),
+        (1, 0, 0, 0, True, "forced"),
+        (0, 9, 0, 500, True, None),
+        (0, 9, 0, 500, False, None),
     ],
 )
 def test_each_threshold_fires_when_it_is_reached(
-    messages: int, tokens: float, minutes: float, forced: bool, reason: FormationReason | None
+    messages: int, formed: int, tokens: float, minutes: float, forced: bool, reason: FormationReason | None
 ) -> None:
-    found = formation_reason(messages=messages, tokens=tokens, idle=minutes * MINUTE, forced=forced, settings=SETTINGS)
-    assert found == reason
+    inbox = Inbox(messages=(), pending=messages, set_aside=0, session_messages=messages + formed, idle=minutes * MINUTE)
+    assert formation_reason(inbox, messages=messages, tokens=tokens, forced=forced, settings=SETTINGS) == reason
 
 
 @pytest.mark.parametrize(("role", "weighted"), [("user", 10.0), ("tool", 5.0), ("assistant", 2.0), ("other", 5.0)])
