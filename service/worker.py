@@ -35,8 +35,9 @@ async def background_work(resources: Resources, graphs: JobGraphs, pace: Pace = 
         try:
             yield work
         finally:
-            doing.cancel()
+            queue.stop()
             await asyncio.wait([doing], timeout=pace.stop + settings.pool_timeout_seconds + _LEAVE_SECONDS)
+            doing.cancel()  # does nothing to work that has ended
 
 
 def _log_end(doing: asyncio.Task[None]) -> None:

@@ -25,6 +25,7 @@ from mnemic.storage.transaction import load_statements
 if TYPE_CHECKING:
     from procrastinate import App
     from procrastinate.jobs import Job
+    from procrastinate.worker import Worker
 
     from mnemic.storage.job_manager import TolerantJobManager
 
@@ -63,6 +64,7 @@ class JobQueue:
         self._manager = manager
         self._database = database
         self._pace = pace
+        self._stopping = asyncio.Event()
 
     async def wake(self, job: str, targets: Iterable[Target]) -> int:
         """Queue a job for each target that has none waiting, in this order; return how many were queued.
@@ -106,7 +108,7 @@ class JobQueue:
             raise InvalidInputError(f"no job {job_id} waits or runs: `mnemic jobs` lists them")
 
     async def work(self, jobs: Iterable[str], run: Run, sweep: Callable[[], Awaitable[None]], *, at_once: int) -> None:
-        """Do jobs until the task is cancelled; then finish those that run, or give back those that take too long.
+        """Do jobs until `stop` is called; then finish those that run, or give back those that take too long.
 
         Args:
             jobs: names of all jobs.
@@ -115,18 +117,24 @@ class JobQueue:
             at_once: jobs side by side.
         """
         self._register(jobs, run, sweep)
-        task = asyncio.current_task()
-        assert task
-        while True:
+        while not self._stopping.is_set():
             try:
                 with _typed():
                     await self._manager.give_back_lost(self._pace.stalled)
                     await self._work_until_lost(at_once)
             except MnemicError as error:
                 _LOG.warning("Background work pauses for %.0f seconds: %s", self._pace.reconnect, error)
-            if task.cancelling():  # the library raises the database's error in the place of the cancellation
-                return
-            await asyncio.sleep(self._pace.reconnect)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.reconnect):
+                    await self._stopping.wait()
+
+    def stop(self) -> None:
+        """End `work`.
+
+        A cancellation would not do: on Python 3.11 `asyncio.wait_for`, with which the pool waits for a connection,
+        loses one that comes as the connection does; and a second one would break off the jobs that run.
+        """
+        self._stopping.set()
 
     async def drain(self, jobs: Iterable[str], run: Run, *, at_once: int) -> None:
         """Do the jobs that wait, and those that they queue, until none is left but those that wait for other workers.
@@ -158,21 +166,30 @@ class JobQueue:
             self._app.periodic(cron="* * * * *")(task)
 
     async def _work_until_lost(self, at_once: int) -> None:
-        listens = await self._can_listen()
-        rescue = asyncio.create_task(self._rescue())
+        from procrastinate.worker import Worker
+
+        worker = Worker(
+            self._app,
+            concurrency=at_once,
+            fetch_job_polling_interval=self._pace.poll,
+            abort_job_polling_interval=self._pace.poll,
+            update_heartbeat_interval=self._pace.heartbeat,
+            stalled_worker_timeout=self._pace.stalled,
+            shutdown_graceful_timeout=self._pace.stop,
+            listen_notify=await self._can_listen(),
+            install_signal_handlers=False,
+        )
+        tasks = [asyncio.create_task(self._rescue()), asyncio.create_task(self._stop_worker(worker))]
         try:
-            await self._app.run_worker_async(
-                concurrency=at_once,
-                fetch_job_polling_interval=self._pace.poll,
-                abort_job_polling_interval=self._pace.poll,
-                update_heartbeat_interval=self._pace.heartbeat,
-                stalled_worker_timeout=self._pace.stalled,
-                shutdown_graceful_timeout=self._pace.stop,
-                listen_notify=listens,
-                install_signal_handlers=False,
-            )
+            await worker.run()
         finally:
-            rescue.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _stop_worker(self, worker: "Worker") -> None:
+        """Stop a worker that runs once `stop` is called."""
+        await self._stopping.wait()
+        worker.stop()
 
     async def _can_listen(self) -> bool:
         """Return whether notifications arrive: not behind a pooler that lends connections for a transaction."""
