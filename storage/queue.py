@@ -25,7 +25,6 @@ from mnemic.storage.transaction import load_statements
 if TYPE_CHECKING:
     from procrastinate import App
     from procrastinate.jobs import Job
-    from procrastinate.worker import Worker
 
     from mnemic.storage.job_manager import TolerantJobManager
 
@@ -168,7 +167,7 @@ class JobQueue:
     async def _work_until_lost(self, at_once: int) -> None:
         from procrastinate.worker import Worker
 
-        worker = Worker(
+        worker: Any = Worker(  # whose methods are not typed
             self._app,
             concurrency=at_once,
             fetch_job_polling_interval=self._pace.poll,
@@ -186,7 +185,7 @@ class JobQueue:
             for task in tasks:
                 task.cancel()
 
-    async def _stop_worker(self, worker: "Worker") -> None:
+    async def _stop_worker(self, worker: Any) -> None:
         """Stop a worker that runs once `stop` is called."""
         await self._stopping.wait()
         worker.stop()
