@@ -1,22 +1,20 @@
 """A user's message is stored when its turn begins, whatever the agent's other middleware does to the thread later."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from openai import InternalServerError
 
 from mnemic import Mnemic
-from mnemic.service.hosts import middleware
 from tests.support.agents import FRIDAY, QUESTION, THREAD, VISIBLE, agent, asked_in, is_agent, requests, said, says
 from tests.support.loopback import LoopbackModel, calling
+from tests.support.middlewares import Editing, drop_two, drop_users, rewrite, summarizing
 from tests.support.scripted import scripted_memory
 from tests.support.server import Clone
 
@@ -28,37 +26,6 @@ SUMMARY = "They spoke of the harbour."
 def look() -> str:
     """Looks at the quay."""
     return "The quay is open."
-
-
-class Editing(AgentMiddleware[Any, Any, Any]):
-    """Changes the thread before each call of the model, without being asked by its user."""
-
-    def __init__(self, edit: Callable[[list[Any]], list[Any]]) -> None:
-        super().__init__()
-        self._edit = edit
-
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"messages": self._edit(state["messages"])}
-
-
-def drop_two(messages: list[Any]) -> list[Any]:
-    return [RemoveMessage(id=message.id) for message in messages[:2]] if len(messages) > 2 else []
-
-
-def drop_users(messages: list[Any]) -> list[Any]:
-    """All but the last message, as soon as a tool has answered."""
-    return [RemoveMessage(id=message.id) for message in messages[:-1]] if messages[-1].type == "tool" else []
-
-
-def rewrite(messages: list[Any]) -> list[Any]:
-    """Marks each message of a user under its own id, as one does that conceals addresses."""
-    users = [message for message in messages if message.type == "human" and not message.text.startswith("- ")]
-    return [HumanMessage(f"- {message.text}", id=message.id) for message in users]
-
-
-def summarizing(model: LoopbackModel) -> AgentMiddleware[Any, Any, Any]:
-    chat = ChatOpenAI(model="gpt-summary", base_url=model.base_url, api_key="test", max_retries=0)  # type: ignore[arg-type]
-    return SummarizationMiddleware(chat, trigger=("messages", 4), keep=("messages", 2))
 
 
 OTHERS: dict[str, Callable[[LoopbackModel], AgentMiddleware[Any, Any, Any]]] = {
@@ -84,34 +51,15 @@ async def talk(running: Any, model: LoopbackModel) -> None:
         await running.ainvoke(said(text), THREAD, context=FRIDAY)
 
 
-def composed(memory: Mnemic, model: LoopbackModel, other: str, *, first: bool) -> Any:
-    order = [memory.middleware(form=False), OTHERS[other](model)]
-    return agent(memory, model, middleware=order[::-1] if first else order, checkpointer=InMemorySaver(), tools=[look])
-
-
-@pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["behind", "before"])
 @pytest.mark.parametrize("other", OTHERS)
 async def test_each_message_of_a_user_is_stored_once_whatever_happens_to_the_thread(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, other: str, first: bool
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, other: str
 ) -> None:
-    await talk(composed(memory, model, other, first=first), model)
+    order = [memory.middleware(form=False), OTHERS[other](model)]
+    await talk(agent(memory, model, middleware=order, checkpointer=InMemorySaver(), tools=[look]), model)
     assert users_words(superuser) == list(FACTS)
     answers = superuser.execute("select content from mnemic.messages where role = 'assistant'").fetchall()
     assert answers == [(VISIBLE,)] * len(FACTS)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("other", ["trimming", "dropping all but the last", "summarizing"])
-async def test_control_without_the_store_at_the_start_messages_are_lost(
-    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
-    async def only_recall(recalling: Coroutine[Any, Any, Any], storing: Coroutine[Any, Any, None]) -> Any:
-        storing.close()
-        return await recalling
-
-    monkeypatch.setattr(middleware, "begin_turn", only_recall)
-    await talk(composed(memory, model, other, first=False), model)
-    assert len(users_words(superuser)) < len(FACTS)
 
 
 async def test_a_model_that_fails_costs_no_message(
