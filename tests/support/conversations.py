@@ -133,8 +133,8 @@ def conversations(number: int, seed: int) -> list[Conversation]:
 
 def _conversation(chance: random.Random, place: int) -> Conversation:
     name, language = [*LANGUAGES.items()][place % len(LANGUAGES)]
-    # another shape for the same language each time, and another one for its neighbour
-    shape = SHAPES[(place + place // len(LANGUAGES)) % len(SHAPES)]
+    # neighbours differ in both, and 30 have all combinations
+    shape = SHAPES[(place % len(LANGUAGES) + place // len(LANGUAGES)) % len(SHAPES)]
     typed: list[str] = []
     known: dict[str, str] = {}
     numbers = iter(chance.sample(range(13, 9_999), 40))
