@@ -122,8 +122,8 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        case when c.kind = 'message' then '{}' else array(
            select id from memories
             where agent_id = %(agent_id)s and superseded_by = c.item_id and scope_key = any(%(scope_keys)s)
-            order by valid_from, id) end as supersedes, i.said,
-       i.role, i.utc_offset, null::uuid as other, null::real as strength, null::smallint as piece
+            order by valid_from, id) end as supersedes,
+       i.role, i.said, i.utc_offset, null::uuid as other, null::real as strength, null::smallint as piece
   from (select item_id, kind, category, text, similarity, fused from near
         union all
         select item_id, kind, category, null, null, null from companion) as c
