@@ -23,7 +23,7 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     builder.add_node("read_context", or_without_memory(with_resources(provide, tracked(read_context, reading))))
     builder.add_node("decide", with_resources(provide, tracked(decide, deciding)))
     builder.add_node("search", or_without_memory(with_resources(provide, tracked(search, searching))))
-    builder.add_node("render", with_resources(provide, render))
+    builder.add_node("render", render)
     builder.add_edge(START, "read_context")
     builder.add_conditional_edges(
         "read_context", lambda state: "render" if state["degraded"] else "decide", ["decide", "render"]

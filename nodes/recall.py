@@ -44,6 +44,8 @@ async def read_context(state: RecallState, resources: Resources, runtime: Runtim
         settings = resources.settings.overridden_for_recall(part.overrides)
         changes = await _changes(scoped, settings, standing=allowlist.standing)
     standing = part.scopes if settings.always_in_context else ()
+    delta, texts = changes["delta"], [memory.id for each in standing for memory in (*each.texts, *each.facts)]
+    resources.shown.note(identity, [*texts, *(delta.shown if delta else ())])
     return {
         "search": request.get("search", "auto") if settings.rag else "never",
         "budget_tokens": request.get("budget_tokens") or settings.recall_budget_tokens,
@@ -89,6 +91,7 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
         single, partial(found_line, reader=identity.user_id), state["question"], state["budget_tokens"] or 0
     )
     resources.note_uses(identity, fitting)
+    resources.shown.note(identity, [item.item_id for item in fitting])
     # the output of a graph is checkpointed: a long message goes into it by its passage alone
     fitting = [replace(item, content=item.shown) for item in fitting]
     return {"found": fitting, "degraded": degraded}
@@ -110,17 +113,14 @@ async def _search(
     return found, None if vector else "text_only"
 
 
-async def render(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
-    """Writes the context. The budget bounds the retrieved lines; refinement bounds the standing part."""
-    standing, found, identity = state["standing"], state["found"], identity_of(runtime)
-    reader, delta = identity.user_id, state["delta"]
+async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
+    """Write the context. The budget bounds the search results; refinement bounds the always-in-context part."""
+    standing, found, reader = state["standing"], state["found"], identity_of(runtime).user_id
     names = {part.scope_key: display_name(split_scope_key(part.scope_key)[1]) for part in standing}
     context: MemoryContext = {
         "standing": render_standing(standing, names=names, reader=reader),
-        "turn": render_turn(found, delta, reader=reader),
+        "turn": render_turn(found, state["delta"], reader=reader),
     }
-    texts = [memory.id for part in standing for memory in (*part.texts, *part.facts)]
-    resources.shown.note(identity, [*texts, *(item.item_id for item in found), *(delta.shown if delta else ())])
     tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
     return {"context": context, "memories": _FOUND.dump_python([*found], mode="json"), "tokens": tokens}
 

@@ -209,8 +209,8 @@ async def test_a_person_undoes_their_own_part_of_a_run(service: Mnemic, superuse
 
 async def test_an_expiry_is_announced_once(service: Mnemic, superuser: psycopg.Connection) -> None:
     await store(service, sailing("Ana sails."))
-    first = await service.recall(ANA)
-    await service.observe(ANA, [{"role": "user", "content": "Hello."}], revision=first["revision"])
+    first = await service.recall(ANA, "Who sails?", search="always")
+    await service.observe(ANA, [{"role": "user", "content": "Who sails?"}], revision=first["revision"])
     pass_days(superuser, 61)
     await service.maintain(ANA)
 

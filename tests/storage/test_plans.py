@@ -53,7 +53,9 @@ class Explaining(ScopedTransaction):
 
     nodes: list[Node] = field(default_factory=list)
 
-    async def rows(self, record: type[Row], statement: LiteralString, values: Any) -> list[Row]:
+    async def rows(
+        self, record: type[Row], statement: LiteralString, values: Any, *, for_host: bool = False
+    ) -> list[Row]:
         await self.tuples(statement, values)
         return []
 
@@ -63,7 +65,9 @@ class Explaining(ScopedTransaction):
         async with AsyncClientCursor(self.connection) as cursor:
             await cursor.execute(b"prepare explained as " + text)
             explain = f"explain (analyze, format json) execute explained ({marks})".encode()
-            named = {"agent_id": self.identity.agent_id, "scope_keys": list(self.scope_keys), **values}
+            who = self.identity
+            own = {"agent_id": who.agent_id, "scope_keys": list(self.scope_keys), "reader_id": who.user_id}
+            named = {**own, "all_sessions": False, **values}
             await cursor.execute(explain, [named[name] for name in names])
             ((plans,),) = await cursor.fetchall()
             await cursor.execute("deallocate explained")
@@ -215,7 +219,7 @@ async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_to
     async with db.scoped(identity("ana", session="s1")) as scoped:
         await inbox.observe(scoped, "s1", [])
         explaining = Explaining(**vars(scoped))
-        values = {"session_id": "s1", "messages": json.dumps([row]), "identity": "{}"}
+        values = {"session_id": "s1", "messages": json.dumps([row]), "identity": "{}", "user_id": "ana"}
         await explaining.tuples(inbox._SQL["observe"], values)
     scans = [node for node in explaining.scans("messages") if node["Node Type"].endswith("Scan")]
     keyed = [node for node in scans if node.get("Index Name") != "messages_pending"]  # which counts what is pending
