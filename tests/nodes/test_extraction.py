@@ -85,7 +85,7 @@ async def test_what_who_teaches_types_is_everybodys_and_of_several_groups_one_ha
 ) -> None:
     model.answer(FACTS, facts(fact(NARROW, scope=scope)))
     who = identity("ana", session="s1", groups=groups, teaches=True)
-    await say(memory, who, "The harbor project ships on 9 May.")
+    await say(memory, who, NARROW)
 
     held = await memory.memories(identity("bo" if key[:4] != "user" else "ana", groups=groups), ["fact"])
     assert [(item.content, item.scope_key) for item in held] == [(NARROW, key)]
@@ -182,9 +182,8 @@ def answer(model: LoopbackModel, output: str, *drafts: Draft) -> None:
 
 
 async def test_each_text_goes_to_its_own_scope_key(memory: Mnemic, model: LoopbackModel, output: str) -> None:
-    answer(model, output, text(SHORT, private=True), text(VOTE, scope="group"), text(LAUNCH, scope="agent"))
-    said = "The harbor launch on 9 May comes first; the crew decides by vote on Mondays. Be short."
-    await say(memory, TEAM, said, *["Well."] * 5)
+    answer(model, output, text(SHORT, private=True), text(VOTE, 2, scope="group"), text(LAUNCH, 3, scope="agent"))
+    await say(memory, TEAM, "Be short.", VOTE, LAUNCH, *["Well."] * 3)
 
     held = {item.scope_key: item.content for item in await memory.memories(TEAM, ["reflection"])}
     assert held == {"agent:harbor": LAUNCH, "group:crew": VOTE, "user:ana": SHORT}
@@ -214,13 +213,8 @@ async def test_nothing_personal_or_unfounded_becomes_everybodys(
 async def test_each_speakers_text_is_their_own_and_nobodys_own_memory_is_shown(
     memory: Mnemic, model: LoopbackModel, output: str
 ) -> None:
-    answer(model, output, text(SHORT, private=True), text(LAUNCH, scope="agent"))
-    await say(
-        memory,
-        identity("ana", session="s0", teaches=True),
-        "Be short. The launch comes before all else.",
-        *["Well."] * 3,
-    )
+    answer(model, output, text(SHORT, private=True), text(LAUNCH, 2, scope="agent"))
+    await say(memory, identity("ana", session="s0", teaches=True), "Be short.", LAUNCH, *["Well."] * 2)
     figures = "Bo wants to see every figure."
     answer(model, output, text(BEES), text(figures, 2))
     said = ("Show me every figure.", "Please.", "assistant: Yes.")
@@ -237,8 +231,8 @@ async def test_each_speakers_text_is_their_own_and_nobodys_own_memory_is_shown(
 async def test_what_is_in_the_context_or_on_a_wider_level_is_shown_and_stored_once(
     memory: Mnemic, model: LoopbackModel, output: str
 ) -> None:
-    answer(model, output, text(SHORT), text(LAUNCH), text(LAUNCH, scope="agent"))
-    await say(memory, ANA, "Be short. The launch comes before all else.", *["Well."] * 5)
+    answer(model, output, text(SHORT), text(LAUNCH, 2), text(LAUNCH, 2, scope="agent"))
+    await say(memory, ANA, "Be short.", LAUNCH, *["Well."] * 4)
     await say(memory, identity("ana", session="later"), "Be short, I said.")
 
     held = [(item.scope_key, item.content) for item in await memory.memories(ANA, ["reflection"])]
@@ -256,28 +250,27 @@ async def test_a_fact_of_the_same_run_is_not_said_again(memory: Mnemic, model: L
 
 
 @pytest.mark.parametrize(
-    ("speakers", "groups", "private", "episode", "key"),
+    ("speakers", "groups", "key"),
     [
-        (["ana"], ["crew"], False, MAST, "user:ana"),
-        (["ana", "bo"], ["crew"], False, MAST, "group:crew"),
-        (["ana", "bo"], ["crew"], True, MAST, "session:s1"),
-        (["ana", "bo"], [], False, MAST, "session:s1"),
-        (["ana", "bo"], ["crew"], False, "Ana told Bo to buy a mast at Porter's.", "session:s1"),
+        (["ana"], ["crew"], "user:ana"),
+        (["ana", "bo"], ["crew"], "session:s1"),
+        (["ana", "bo"], [], "session:s1"),
     ],
 )
-async def test_an_episode_is_the_one_speakers_or_the_groups_or_the_sessions(
-    memory: Mnemic, model: LoopbackModel, speakers: list[str], groups: list[str], private: bool, episode: str, key: str
+async def test_an_episode_is_the_one_speakers_or_the_sessions_and_never_the_groups(
+    memory: Mnemic, model: LoopbackModel, speakers: list[str], groups: list[str], key: str
 ) -> None:
-    model.answer(FACTS, facts(fact(BEES, private=private)))
-    model.answer(REFLECTIONS, reflections(episode=episode))
+    model.answer(FACTS, facts(fact(BEES)))
+    model.answer(REFLECTIONS, reflections(episode=MAST))
     who = identity("ana", session="s1", groups=groups)
     said = [turn for user in speakers for turn in turns("Let us choose a mast, whatever the diagnosis.", user=user)]
     await memory.observe(who, said, several_speakers=True)
     await memory.form(who)
 
     held = await memory.memories(who, ["episode"])
-    assert [(item.content, item.scope_key) for item in held] == [(episode, key)]
-    assert episode in [found.content for found in await memory.query(who, "mast")]
+    assert [(item.content, item.scope_key) for item in held] == [(MAST, key)]
+    assert MAST in [found.content for found in await memory.query(who, "mast")]
+    assert await contents(memory, identity("cleo", session="s1", groups=["crew"]), "episode") == []
 
 
 async def test_one_agent_may_extract_in_a_single_call_of_the_fast_model(memory: Mnemic, model: LoopbackModel) -> None:
