@@ -145,7 +145,7 @@ async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
     wishes = [reflection("Ana wants short answers."), reflection("Bo wants long answers.", 2)]
     model.answer(REFLECTIONS, reflections(user=wishes))
     model.answer(CONSOLIDATION, consolidation("Wants answers: Ana short ones, Bo long ones."))
-    both = [Identity(agent_id="guide", user_id=user, session_id="t1") for user in ("ana", "bo")]
+    both = [Identity(agent_id="guide", user_id=user, session_id="t1", members=("ana", "bo")) for user in ("ana", "bo")]
     for speaker in both:
         user_key = ScopeSettings(scope_key=f"user:{speaker.user_id}", threshold=1)
         await memory.configure_scope(speaker, user_key)
