@@ -428,15 +428,41 @@ async def test_the_job_judges_every_scope_key_of_its_agent(memory: Mnemic, work:
     assert await active(memory) == sorted([MERGED, OLD, NEW])  # what others read is written by no model
 
 
-@pytest.mark.parametrize("text", [OLD, NEW])
+def shared_facts(old_day: int, new_day: int) -> list[NewMemory]:
+    """Bo's OLD and Cleo's NEW, read by everybody, each with the sentence that its author typed."""
+    old, new = fact(OLD, old_day, key="agent:guide"), fact(NEW, new_day, key="agent:guide")
+    return [
+        replace(old, subject_user_id=None, said=f"So: {OLD}", actor_id="bo"),
+        replace(new, subject_user_id=None, said=f"So: {NEW}", actor_id="cleo"),
+    ]
+
+
+async def read_by_others(memory: Mnemic) -> list[tuple[str, str | None, str | None]]:
+    """Return the text, the typed sentence and the author of each shared fact, in alphabetical order."""
+    rows = await memory.memories(Identity(agent_id="guide", user_id="vi"), ["fact"])
+    return sorted((row.content, row.said, row.author) for row in rows)
+
+
+@pytest.mark.parametrize("days", [(0, 1), (1, 0)], ids=["later", "earlier"])
 async def test_of_two_shared_facts_one_stays_in_the_words_of_its_author(
+    memory: Mnemic, work: Work, model: LoopbackModel, days: tuple[int, int]
+) -> None:
+    await store(work, *shared_facts(*days))
+    model.answer(VERDICTS, verdicts(verdict(1, "SAME", NEW)))
+
+    await JOBS["maintain"].run(work, Target("guide", "agent:guide"))
+
+    assert await read_by_others(memory) == [(NEW, f"So: {NEW}", "cleo")]
+
+
+@pytest.mark.parametrize("text", [OLD, MERGED], ids=["loses a detail", "in words of the model"])
+async def test_two_shared_facts_stay_if_the_merge_is_neither_of_them_or_loses_something(
     memory: Mnemic, work: Work, model: LoopbackModel, text: str
 ) -> None:
-    shared = [replace(fact(each, day, key="agent:guide"), subject_user_id=None) for day, each in enumerate((OLD, NEW))]
-    await store(work, *(replace(each, said=f"So: {each.content}", actor_id=each.content) for each in shared))
+    await store(work, *shared_facts(0, 1))
     model.answer(VERDICTS, verdicts(verdict(1, "SAME", text)))
 
     await JOBS["maintain"].run(work, Target("guide", "agent:guide"))
 
-    found = await memory.memories(Identity(agent_id="guide", user_id="vi"), ["fact"])
-    assert [(row.content, row.said, row.author) for row in found] in ([], [(text, f"So: {text}", text)])
+    assert len(model.chat_requests) == 1
+    assert await read_by_others(memory) == [(OLD, f"So: {OLD}", "bo"), (NEW, f"So: {NEW}", "cleo")]
