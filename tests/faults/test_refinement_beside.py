@@ -147,8 +147,9 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
 # -- a person is erased while a refinement runs, or after one moved their words
 
 
-ANA_OF_THE_CREW, BO = identity("ana", groups=["crew"]), identity("bo", groups=["crew"])
-CREW = "group:crew"
+BO = identity("bo")
+#: Its core memory a refinement may put in other words. In a group's it keeps whole lines, and no words move.
+SHARED = f"agent:{AGENT}"
 MAY = "The crew sails from Oslo every single May, with great joy."
 NINE = "The crew eats at nine o'clock, together in the galley."
 MINE = "The crew eats at nine, in the galley."
@@ -164,10 +165,10 @@ REPEATS: dict[str, Call] = {
 }
 
 
-async def keep_the_crews(mnemic: Mnemic) -> None:
-    """Core memories of the crew, the first of which tells of Ana."""
+async def keep_the_agents(mnemic: Mnemic) -> None:
+    """Store core memories of the agent, the first of which tells of Ana."""
     hers = replace(memory(f"Ana of the crew has a {CANARY} allergy.", kind="core"), subject_user_id="ana")
-    await keep(mnemic, hers, MAY, NINE, who=BO, key=CREW)
+    await keep(mnemic, hers, MAY, NINE, who=BO, key=SHARED)
 
 
 async def erased_meanwhile(
@@ -175,14 +176,14 @@ async def erased_meanwhile(
 ) -> None:
     """A session of Bo's in which Ana is erased while the model thinks, which then repeats what it has read."""
     async with scripted_memory(clone, model) as mnemic:
-        await keep_the_crews(mnemic)
+        await keep_the_agents(mnemic)
 
         async def erase() -> None:
             before()
-            await mnemic.erase_person(ANA_OF_THE_CREW)
+            await mnemic.erase_person(ANA)
 
         model.answer(offering(REFINE), calling(REWORDED), meanwhile(erase, calling(repeat)), calling(DONE))
-        await mnemic.refine(BO, CREW, force=True)
+        await mnemic.refine(BO, SHARED, force=True)
 
 
 @pytest.mark.parametrize("repeat", mostly_thorough(REPEATS, "rewrites"))
@@ -196,7 +197,7 @@ async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
 
         script(model, DONE)
         async with scripted_memory(clean_db, model) as mnemic:
-            result = await mnemic.refine(BO, CREW, force=True)
+            result = await mnemic.refine(BO, SHARED, force=True)
         assert (result["ended"], result["resumed"]) == ("completed", True)
         assert CANARY not in str(model.chat_requests[-1])
     assert problems(clean_db) == []
@@ -215,11 +216,11 @@ async def moved_and_erased(clone: Clone, *calls: Call, meanwhile: Callable[[], N
     """A session of Bo's, and the erasure of Ana when it is over; what is left of the core memory."""
     with scripted_model() as model:
         async with scripted_memory(clone, model) as mnemic:
-            await keep_the_crews(mnemic)
-            _, result = await play(mnemic, model, *calls, who=BO, key=CREW)
+            await keep_the_agents(mnemic)
+            _, result = await play(mnemic, model, *calls, who=BO, key=SHARED)
             assert result["updated"] + result["merged"] > 0
             meanwhile()
-            await mnemic.erase_person(ANA_OF_THE_CREW)
+            await mnemic.erase_person(ANA)
             return {*await living(mnemic, who=BO)}
 
 
