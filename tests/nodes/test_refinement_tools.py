@@ -18,6 +18,7 @@ from tests.support import erasing
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.refinements import (
     ANA,
+    BOTH,
     DONE,
     ENGLISH,
     KEY,
@@ -376,3 +377,36 @@ async def test_memories_of_others_are_not_found_and_have_no_number(
 
     assert (found, gone[:28]) == ("Nothing was found.", "Refused: there is no memory ")
     assert await living(memory, who=identity("bo")) == ["Bo wants long answers at night.", "Visitors come at night."]
+
+
+# -- in the words of those who typed it
+
+
+#: What a refinement may not put into other words: what a group has, and what a typed sentence proves to everybody.
+TYPED = {"a group's": ("group:crew", None), "everybody's": ("agent:harbor", "We always want short answers.")}
+
+
+@pytest.mark.parametrize("name", TYPED)
+async def test_what_others_read_as_it_was_typed_keeps_whole_lines_also_after_a_merge(
+    memory: Mnemic, model: LoopbackModel, name: str
+) -> None:
+    key, said = TYPED[name]
+    who = identity("ana", groups=["crew"])
+    await keep(memory, replace(draft(SHORT, kind="core"), said=said), ENGLISH, who=who, key=key)
+    both = f"{SHORT}\n{ENGLISH}"
+    calls = [update(1, "Ana wants short."), merge(1, 2), merge(1, 2, into=both), update(3, f"{SHORT}\nEnglish.")]
+
+    replies, _ = await play(memory, model, *calls, who=who, key=key)
+
+    assert [answer.startswith("Refused") for answer in replies] == [True, True, False, True]
+    assert await living(memory, who=who) == [both]
+    replies, _ = await play(memory, model, update(1, ENGLISH), who=who, key=key)
+    assert await living(memory, who=who) == [ENGLISH]
+
+
+async def test_what_nobody_typed_for_everybody_is_refined_in_other_words(memory: Mnemic, model: LoopbackModel) -> None:
+    """The control of the test above."""
+    await keep(memory, SHORT, ENGLISH, key="agent:harbor")
+    await play(memory, model, merge(1, 2), key="agent:harbor")
+
+    assert await living(memory) == [BOTH]
