@@ -157,14 +157,19 @@ class ScopedTransaction:
         self, row_factory: AsyncRowFactory[Row], statement: LiteralString, values: Mapping[str, Any]
     ) -> AsyncCursor[Row]:
         text, names = numbered(statement)
-        who = self.identity
-        own = {"agent_id": who.agent_id, "scope_keys": self.scope_keys, "reader_id": who.user_id}
-        named = {**own, "all_sessions": False, **values}
-        if self.stored_session_id != who.session_id:
-            named = {name: self._as_stored(name, value) for name, value in named.items()}
+        named = self._named(values)
         # the driver would send a tuple as a row
         listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
         return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(text, listed, binary=True)
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a statement with those of the transaction, and session ids as they are stored."""
+        who = self.identity
+        own = {"agent_id": who.agent_id, "scope_keys": self.scope_keys, "reader_id": who.user_id}
+        named = {**own, "all_sessions": False, **values}
+        if self.stored_session_id == who.session_id:
+            return named
+        return {name: self._as_stored(name, value) for name, value in named.items()}
 
     def stored_key(self, key: str) -> str:
         """Return the scope key under which one of the identity's scope keys is stored."""

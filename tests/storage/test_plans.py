@@ -65,10 +65,9 @@ class Explaining(ScopedTransaction):
         async with AsyncClientCursor(self.connection) as cursor:
             await cursor.execute(b"prepare explained as " + text)
             explain = f"explain (analyze, format json) execute explained ({marks})".encode()
-            who = self.identity
-            own = {"agent_id": who.agent_id, "scope_keys": list(self.scope_keys), "reader_id": who.user_id}
-            named = {**own, "all_sessions": False, **values}
-            await cursor.execute(explain, [named[name] for name in names])
+            named = self._named(values)
+            listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
+            await cursor.execute(explain, listed)
             ((plans,),) = await cursor.fetchall()
             await cursor.execute("deallocate explained")
         self.nodes.extend(walk(plans[0]["Plan"]))
