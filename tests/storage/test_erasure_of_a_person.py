@@ -191,12 +191,14 @@ async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_perso
     """A session that both may enter, and in which the other one said nothing."""
     hers = message(f"a {CANARY}", session="s9")
     formed = memory(f"own {CANARY}", kind="reflection", key="session:s9", sources=[hers])
-    await form(world.db, identity(session="s9"), [hers], formed)
+    await form(world.db, identity(session="s9").model_copy(update={"members": ("bo",)}), [hers], formed)
     bos, anas = (
         replace(memory(f"{key} likes tea", key=key), source_session_id="s9") for key in ("user:bo", "user:ana")
     )
     for user, new in (("bo", bos), ("ana", anas)):
-        await operate(world.db, identity(user, session="s9"), _storing(new))
+        await operate(
+            world.db, identity(user, session="s9").model_copy(update={"members": ("ana", "bo")}), _storing(new)
+        )
     await erase_person(world.db)
     assert world.states(formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
     assert world.places() == set()

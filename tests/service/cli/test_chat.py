@@ -192,7 +192,7 @@ def test_what_is_important_is_forgotten_if_one_says_so(
         assert f"fact, importance 5: {PREFERS_TEA}" in ask_to_forget(terminal, superuser)
         assert living(superuser) == [PREFERS_TEA]
         shown = answer(terminal, line)
-        assert ("I kept it." in shown, f"  ~ forgotten: {PREFERS_TEA}" in shown) == (stays, not stays)
+        assert ("I kept it." in shown, "  ~ forgotten: " in shown and PREFERS_TEA not in shown) == (stays, not stays)
         terminal.end("\x04")  # the end of input
     assert living(superuser) == ([PREFERS_TEA] if stays else [])
 
