@@ -122,7 +122,7 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "open_operation",
         "operation = excluded.operation",
         "operation = h.operation || excluded.operation",
-        "the refinement of what changed: ",
+        "(the refinement of what changed: |erased)",
     ),
 }
 
