@@ -90,8 +90,9 @@ class Memory:
 
     @property
     def author(self) -> str | None:
-        """Who answers for it to others; None: it is nobody else's to read, or made of what several said."""
-        return self.actor_id if is_shared(self.scope_key) and self.provenance != "consolidated" else None
+        """Author shown to other readers; None for an unshared memory, or one of several people."""
+        has_author = self.provenance != "consolidated" or self.said is not None
+        return self.actor_id if is_shared(self.scope_key) and has_author else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -276,7 +276,7 @@ def _require_one_person(merged: Sequence[LedgerEntry]) -> None:
 
 
 def _require_typed(session: RefinementSession, text: str, replaced: Sequence[LedgerEntry]) -> None:
-    """Refuse other words for what others read by a typed sentence: each line has to be a line of what it replaces."""
+    """Refuse a text that changes the lines, or joins the authors, of memories that others read as they were typed."""
     key = session.claim.lease.scope_key
     is_typed = any(entry.said is not None or entry.kind == "consolidation" for entry in replaced)
     if not (is_shared(key) and (is_typed or key.startswith("group:"))):
@@ -285,6 +285,10 @@ def _require_typed(session: RefinementSession, text: str, replaced: Sequence[Led
     if not lines.issuperset(text.splitlines()):
         raise RefinementRefusedError(
             "others read these memories in the words of their authors: keep whole lines as they are, or delete a memory"
+        )
+    if len({entry.author for entry in replaced if entry.said is not None}) > 1:
+        raise RefinementRefusedError(
+            "others read each of these memories under the name of its author: merge memories of one author only"
         )
 
 

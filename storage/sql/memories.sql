@@ -265,7 +265,7 @@ with /*more*/told as materialized (
 )
 select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.subject_user_id, m.category,
        /*more*/coalesce(m.draft, /*end*/m.content/*more*/) as content/*end*/, m.valid_from as dated, m.utc_offset, m.protected, m.private, m.importance::integer,
-       case when m.provenance <> 'consolidated' and m.actor_id is distinct from %(reader_id)s then m.actor_id end as author,
+       case when (m.provenance <> 'consolidated' or m.said is not null) and m.actor_id is distinct from %(reader_id)s then m.actor_id end as author,
        m.said,
        coalesce(1 - e.distance, 0) as similarity
   from given n

@@ -13,7 +13,7 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 -- The core memory of the scope key: all that is always in context, oldest first.
 select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags, scope_key,
-       case when provenance <> 'consolidated' and actor_id is distinct from %(reader_id)s then actor_id end as author, said
+       case when (provenance <> 'consolidated' or said is not null) and actor_id is distinct from %(reader_id)s then actor_id end as author, said
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
  order by valid_from, id;
@@ -76,8 +76,8 @@ with merged as (
            (select array_agg(distinct tag order by tag) from merged cross join unnest(tags) as tag), 'consolidated',
            least(min(valid_from), clock_timestamp()), (array_agg(utc_offset order by valid_from, id))[1],
            case when count(distinct coalesce(source_session_id, '')) = 1 then min(source_session_id) end,
-           %(actor_id)s, %(role)s,
-           -- others read what was merged in the words of its authors
+           case when bool_or(said is not null) then min(actor_id) else %(actor_id)s end, %(role)s,
+           -- others read what was merged in the words of its one author
            case when bool_or(said is not null) then %(content)s end
       from merged
     on conflict do nothing

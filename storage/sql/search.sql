@@ -133,7 +133,7 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
                   case when split_part(m.scope_key, ':', 1) in ('user', 'session') or m.actor_id = %(reader_id)s
                        then m.source_session_id end as session_id, m.pinned,
                   coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at,
-                  case when m.provenance <> 'consolidated' then m.actor_id end as author, null::bigint as place,
+                  case when (m.provenance <> 'consolidated' or m.said is not null) then m.actor_id end as author, null::bigint as place,
                   null as role, m.utc_offset, m.said
              from memories m
             where c.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id

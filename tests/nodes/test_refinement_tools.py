@@ -404,6 +404,22 @@ async def test_what_others_read_as_it_was_typed_keeps_whole_lines_also_after_a_m
     assert await living(memory, who=who) == [ENGLISH]
 
 
+async def test_a_merge_of_typed_sentences_keeps_their_one_author(memory: Mnemic, model: LoopbackModel) -> None:
+    who, key = identity("ana", groups=["crew"]), "group:crew"
+    texts = ("Bo brings the rope.", "Bo brings the sails.", "Cleo brings the soup.")
+    made = [draft(text, kind="core") for text in texts]
+    authors = ("bo", "bo", "cleo")
+    typed = [replace(new, said=new.content, actor_id=name) for new, name in zip(made, authors, strict=True)]
+    await keep(memory, *typed, who=who, key=key)
+    calls = [merge(2, 3, into="\n".join(texts[1:])), merge(1, 2, into="\n".join(texts[:2]))]
+
+    replies, _ = await play(memory, model, *calls, who=who, key=key)
+
+    assert [answer.startswith("Refused") for answer in replies] == [True, False]
+    (merged,) = (row for row in await memory.memories(who, ["core"]) if row.provenance == "consolidated")
+    assert (merged.author, merged.said) == ("bo", merged.content)
+
+
 async def test_what_nobody_typed_for_everybody_is_refined_in_other_words(memory: Mnemic, model: LoopbackModel) -> None:
     """The control of the test above."""
     await keep(memory, SHORT, ENGLISH, key="agent:harbor")
