@@ -39,6 +39,8 @@ class Message:
     said_at: datetime
     #: The actor of the run that observed it, who need not have said it.
     brought_by: str | None = None
+    #: Of a new attachment, the id of its message.
+    attached_to: UUID | None = None
 
     @property
     def typed_text(self) -> str:

@@ -13,7 +13,7 @@ from mnemic.policy.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.identity import Identity
-from mnemic.state.records import IndexedText, Message, Observed
+from mnemic.state.records import IndexedText, Message, Observed, attachment_id
 from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements, serialization_failure
 
@@ -62,7 +62,9 @@ def _as_stored(message: Message, scoped: ScopedTransaction) -> Message:
     stored = scoped.stored_session_id
     if stored is None or stored == message.session_id:
         return message
-    return replace(message, id=uuid5(message.id, stored), session_id=stored)
+    parent = uuid5(message.attached_to, stored) if message.attached_to else None
+    own_id = attachment_id(parent) if parent else uuid5(message.id, stored)
+    return replace(message, id=own_id, session_id=stored, attached_to=parent)
 
 
 def _row(message: Message) -> dict[str, object]:

@@ -371,7 +371,8 @@ def _stored(
         brought_by=identity.actor,
     )
     ids: dict[Role, UUID] = {role: message_id, "attachment": attachment_id(message_id)}
-    return [replace(made, id=ids[role], role=role, content=_cut(text, made)) for role, text in texts.items()]
+    stored = [replace(made, id=ids[role], role=role, content=_cut(text, made)) for role, text in texts.items()]
+    return [replace(each, attached_to=message_id) if each.role == "attachment" else each for each in stored]
 
 
 def _cut(text: str, message: Message) -> str:

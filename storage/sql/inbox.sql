@@ -16,7 +16,7 @@ with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
                                                            content text, said_at timestamptz, utc_offset smallint,
-                                                           brought_by text))
+                                                           brought_by text, attached_to uuid))
            with ordinality as g
      order by id, ordinality
 ), known as (
@@ -30,9 +30,9 @@ with listed as (
     select * from listed where id not in (select id from known)
 ), stored as (
     insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, utc_offset,
-                          brought_by)
+                          brought_by, attached_to)
     select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),
-           g.role, g.author, g.user_id, g.content, g.said_at, g.utc_offset, g.brought_by
+           g.role, g.author, g.user_id, g.content, g.said_at, g.utc_offset, g.brought_by, g.attached_to
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (

@@ -16,6 +16,7 @@ from mnemic.policy.formation.grounding import Attachments
 from mnemic.prompts.supervise import ATTACHED
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.memory import Mnemic
+from mnemic.state.records import attachment_id
 from tests.support.agents import agent, requests, says
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -206,6 +207,31 @@ async def test_an_attachment_goes_with_the_erased_message(memory: Mnemic, superu
 
     assert await memory.messages(ANA) == []
     assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("is_apart", [False, True], ids=["", "in a session kept apart from another person's"])
+async def test_an_attachment_goes_with_a_message_that_an_erasure_takes_along(
+    memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, is_apart: bool
+) -> None:
+    if is_apart:
+        await memory.observe(identity("bo", session="s1"), [HumanMessage("Good morning.")])
+    model.answer(FACTS, facts(fact("Ana named her dinghy Petrel.", 1, category="profile")))
+    model.answer(REFLECTIONS, reflections())
+    said = [
+        HumanMessage("I named my dinghy Petrel."),
+        HumanMessage([{"type": "text", "text": "A map."}, PARTS["document"]]),
+    ]
+    await memory.observe(ANA, said)
+    await memory.form(ANA)
+    rows = superuser.execute("select id, attached_to from mnemic.messages where role = 'attachment'").fetchall()
+    assert [attachment_id(parent) for _, parent in rows] == [own for own, _ in rows]
+    assert await found(memory) == {("message", "attachment")}
+
+    (known,) = await memory.memories(ANA, ["fact"])
+    await memory.erase(ANA, known.id)
+
+    assert await found(memory) == set()
+    assert await memory.messages(ANA) == []
 
 
 #: Other messages with parts that nobody typed, as a host, an agent and a tool send them.

@@ -21,7 +21,9 @@ begin
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.seq = h.seq;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
-    perform take_words(p_agent, p_messages, p_op);
+    -- what was attached to a message goes with it
+    perform take_words(p_agent, p_messages || array(
+        select id from messages where agent_id = p_agent and attached_to = any(p_messages)), p_op);
     perform give_back(p_agent, p_memories, '{}');
 end $$;
 

@@ -94,11 +94,14 @@ create table messages (
     brought_by  text,
     -- when the words of a formed message go; null: they stay, or are gone
     forget_at   timestamptz,
+    -- the message whose attachments are in this row
+    attached_to uuid,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );
 create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
 create index messages_forgotten on messages (agent_id, forget_at) where forget_at is not null;
+create index messages_attached on messages (agent_id, attached_to) where attached_to is not null;
 
 create table memories (
     agent_id           text not null references agents,
