@@ -27,7 +27,8 @@ _SHARERS: Final[Mapping[str, str]] = MappingProxyType(
     {"user": "this user alone", "group": "the group", "agent": "everyone this agent talks to"}
 )
 _NOT_SHARED: Final = (
-    " What others see has to be all in this user's own typed words, with nothing private or personal in it."
+    " Others get a whole sentence that this user typed in this conversation: pass that sentence word for word, from its"
+    " first word to its last, if nothing in it is private or personal."
 )
 _NOTHING: Final = "Nothing is remembered that fits this request."
 NO_MEMORY = "The memory cannot be reached now. Go on without it, and do not try again in this turn."

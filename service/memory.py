@@ -221,7 +221,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         Gone are contents, vectors, and what the history holds of them; ids, times and digests stay, so that the audit
         chain still verifies. With a memory goes where its words live on among the person's own: what replaced it or was
         replaced by it, what it was merged into or made of, a consolidation that took it in (docs/erasure.md). What
-        others said and what is shared stays. Threads stay as they are: delete them with
+        others said stays. Threads stay as they are: delete them with
         `prune_threads(..., keep_latest=False)`.
 
         An erasure that was broken off goes on with the next one.
