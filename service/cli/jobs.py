@@ -37,6 +37,7 @@ async def maintain() -> None:
     """Do all background work that is due now, and end: for the system's cron."""
     async with open_memory() as memory:
         await finish_due_work(memory.resources, memory.graphs)
+    say("all due work is done")
 
 
 async def jobs(context: typer.Context, limit: Limit = 100, as_json: AsJson = False) -> None:
@@ -99,7 +100,7 @@ def _lines(status: BackgroundStatus) -> Iterator[RenderableType]:
             schedule.agent_id,
             schedule.cron,
             _moment(schedule.last_at) or "never",
-            _moment(schedule.next_at),
+            _moment(None if schedule.cron == "off" else schedule.next_at),
         )
         for schedule in status.schedules
     ]
