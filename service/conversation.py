@@ -1,6 +1,6 @@
-"""What is open and compiled in a `Mnemic`, and a conversation as methods of it.
+"""Resources and compiled graphs of a `Mnemic`, and the methods of a conversation.
 
-Recall and observe stand around a turn; form, consolidate, refine work on what it left.
+`recall` and `observe` frame a turn; `form`, `consolidate` and `refine` work on its messages and memories.
 """
 
 from collections.abc import Sequence
@@ -56,11 +56,11 @@ class Graphs:
         The configured `agent` model answers, or the offline rules.
 
         Args:
-            checkpointer: where its threads are kept, such as `Mnemic.checkpointer()`; None: that of a graph around it,
-                or nowhere, and then it can ask its user nothing.
+            checkpointer: the store of its threads, such as `Mnemic.checkpointer()`; None for that of a graph around it.
+                Without any, the supervisor cannot interrupt for its user's consent.
 
         Raises:
-            InvalidInputError: what is given is no checkpointer.
+            InvalidInputError: the argument is no checkpointer.
         """
         if not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
             raise InvalidInputError("checkpointer: pass memory.checkpointer(), another of LangGraph's, or nothing")
@@ -72,11 +72,11 @@ class Graphs:
 class MemoryBase:
     """The base of every group of `Mnemic`'s methods; each group is a class in a file of its own.
 
-    A method checks its arguments and calls one operation or graph; what it does is written there.
+    A method checks its arguments and calls one operation or graph.
     """
 
     def __init__(self, resources: Resources) -> None:
-        #: What is open.
+        #: Settings, database and models.
         self.resources = resources
         #: The compiled graphs.
         self.graphs = Graphs(self._provide, resources.categories)
@@ -86,7 +86,7 @@ class MemoryBase:
 
 
 class Conversation(MemoryBase):
-    """What is done around each turn of a conversation, when it is over, and with what many of them have left."""
+    """Methods around each turn of a conversation, and on the memories of many turns."""
 
     @check_arguments
     async def recall(
@@ -97,17 +97,17 @@ class Conversation(MemoryBase):
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
     ) -> RecallOutput:
-        """What belongs into the request of this turn: the standing part, and search results where it asks for them.
+        """Return the memory context of this turn: always-in-context memories, and search results if needed.
 
-        `with_memory` puts its `context` there. Where the embedder or the database fails, the turn goes on with less,
-        and `degraded` says so. The context tells what changed since the session was told last; pass its `revision` on
-        to `observe`.
+        `with_memory` puts its `context` into a request. If the embedder or the database fails, the turn goes on with
+        less, and `degraded` names the missing part. The context lists changes since the session's last recall; pass its
+        `revision` to `observe`.
 
         Args:
-            identity: whose memory it is; its role's allowlist holds.
-            question: the message that is about to be answered.
+            identity: the owner of the memory; its role's allowlist applies.
+            question: the message of this turn.
             search: `auto`: rules decide by the question; `always`: the agent is not sure of its answer; `never`.
-            budget_tokens: tokens that the search results may take; None: the setting.
+            budget_tokens: maximum tokens of the search results; None for the setting.
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
@@ -125,15 +125,15 @@ class Conversation(MemoryBase):
         revision: Seq | None = None,
         several_speakers: bool = False,
     ) -> Observed:
-        """Stores messages for formation; those the session has already are left out. Waits for no model.
+        """Store messages for formation, except those that the session already has. Waits for no model.
 
         Args:
-            identity: whose session it is, and whose words a user's messages are.
-            messages: the whole conversation, or what is new of it.
-            several_speakers: a message may name another speaker, as in a group's thread; only for messages whose
-                `user` the host itself has set, and never as a client sent it.
-            revision: that of the recall whose context the turn was answered with, so that the changes which it told of
-                are not told again; None: they are.
+            identity: the owner of the session, and the author of messages with the role `user`.
+            messages: the whole conversation, or its new messages.
+            several_speakers: whether a message may name another speaker, as in a group's thread; only if the host, not
+                a client, has set the `user` of each message.
+            revision: the `revision` returned by the recall for this turn, so that its changes are not announced again;
+                None to announce them again.
 
         Raises:
             InvalidInputError: no session in the identity, an item that is no message, more than 100,000 of them, or a
@@ -144,14 +144,14 @@ class Conversation(MemoryBase):
 
     @check_arguments
     async def form(self, identity: AnyIdentity, *, force: bool = True, retry: bool = False) -> list[FormationOutput]:
-        """Forms what the session has pending, run after run until nothing is due.
+        """Form the pending messages of the session, run after run until none is due.
 
-        A last run that formed nothing says what is left: what another run has (`leased`), what has to wait after a
-        failure (`backoff`), or what was set aside.
+        A last run that formed nothing has the reason: another run works on them (`leased`), they wait after a failure
+        (`backoff`), or they were set aside.
 
         Args:
-            force: also what no trigger would call due yet, and what has to wait after a failure.
-            retry: what was set aside, and nothing else.
+            force: form messages before a trigger calls for it, and without the pause after a failure.
+            retry: form only messages that were set aside.
 
         Raises:
             ModelError: the model failed, or a setting of the embedder is wrong; the messages stay pending, as after
@@ -165,9 +165,9 @@ class Conversation(MemoryBase):
 
     @check_arguments
     async def form_later(self, identity: AnyIdentity) -> None:
-        """Begins to form what is due, and does not wait for it: leaving `Mnemic.open` does, and so does `form`.
+        """Begin to form due messages without waiting for it; `form`, and the end of `Mnemic.open`, wait.
 
-        What goes wrong is a warning in the log; the messages stay pending.
+        A failure is a warning in the log; the messages stay pending.
 
         Raises:
             InvalidInputError: no session in the identity.
@@ -182,7 +182,7 @@ class Conversation(MemoryBase):
         then. A formation does the same in the background, after growing pauses; this method does not wait for them.
 
         Raises:
-            EmbedderUnavailableError: the embedder does not answer; what was filled stays.
+            EmbedderUnavailableError: the embedder does not answer; the vectors filled so far stay.
             EmbeddingError: a setting of the embedder is wrong.
         """
         return await embedding.embed_pending(self.resources, identity, force=True)
@@ -202,14 +202,14 @@ class Conversation(MemoryBase):
             progress: called after each batch with the number of entries that are done, and the number that is left.
 
         Raises:
-            EmbedderUnavailableError: the embedder does not answer; what was embedded stays.
+            EmbedderUnavailableError: the embedder does not answer; the vectors made so far stay.
             EmbeddingError: a setting of the embedder is wrong.
         """
         return await reembedding.reembed(self.resources, agent_id, progress)
 
     @check_arguments
     async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:
-        """Rewrites the living text of one of the identity's scope keys, if that is due.
+        """Rewrite the consolidation of one of the identity's scope keys, if that is due.
 
         Args:
             force: also below the threshold, and without the wait after a failure.
@@ -222,21 +222,21 @@ class Conversation(MemoryBase):
     async def refine(
         self, identity: AnyIdentity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
     ) -> RefinementResult:
-        """Refines the core memory of one scope key, where it has outgrown its budget; goes on with what was broken off.
+        """Refine the core memory of one scope key if it has outgrown its budget, or resume a session that broke off.
 
-        Its agent, the configured `agent` model in the agent's persona, merges, shortens, deletes and protects memories
-        by tools that exist in this session alone. Each act is an operation of its own; `undo_refinement` undoes all.
+        The configured `agent` model, in the agent's persona, merges, shortens, deletes and protects memories with tools
+        of this session only. Each call is an operation of its own; `undo_refinement` undoes all of them.
 
         Args:
-            scope_key: whose memory, such as `user:ana`; None: the agent's own.
-            force: also where the memory is within its budget.
-            dry_run: only tells what there is to do.
+            scope_key: the memory to refine, such as `user:ana`; None for the agent's own.
+            force: refine a memory within its budget, too.
+            dry_run: count the work, and change nothing.
 
         Raises:
-            RefinementRunningError: another one of the same scope key is running; the message tells for how long.
+            RefinementRunningError: another one of the same scope key is running; the message has its duration.
             RefinementOverError: this run was frozen for so long that another one has taken the session up.
-            ModelError: the model failed; what was done stays done, and the next call goes on.
-            CategoryRefusedError: the identity's role does not read what is always in context.
+            ModelError: the model failed; the calls so far stay, and the next `refine` resumes the session.
+            CategoryRefusedError: the identity's role does not read the always-in-context memories.
             InvalidInputError: the scope key is none of the identity's.
         """
         key = scope_key or identity.scope_keys[0]  # the widest, the agent's
@@ -248,11 +248,12 @@ class Conversation(MemoryBase):
     async def maintain(self, identity: AnyIdentity, *, dry_run: bool | None = None) -> MaintenanceRun:
         """Do the maintenance that is due for all memories of the identity's agent, as the daily job does.
 
-        Memories that were not used for long are soft-deleted, what is due by its age is erased. `undo_run` undoes it.
+        Memories that were not used for long are soft-deleted; memories past their retention are erased. `undo_run`
+        undoes the run.
 
         Args:
             identity: names the agent; user and session do not matter.
-            dry_run: count what would change, and change nothing; None: the setting `maintenance_dry_run`.
+            dry_run: count the changes without making them; None for the setting `maintenance_dry_run`.
 
         Returns:
             The record of the run, as `maintenance_runs` lists it.
@@ -270,6 +271,6 @@ class Conversation(MemoryBase):
 
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:
-        """Refinements of the identity's scope keys, newest first: figures only."""
+        """Return the refinements of the identity's scope keys, newest first: figures only."""
         actor = Actor(self.resources.database, identity, identity.scope_keys)
         return await rollback.list_refinements(actor, limit=limit)

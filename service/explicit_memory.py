@@ -1,4 +1,4 @@
-"""What an application does with memories on purpose, as methods of `Mnemic`: search, remember, correct, forget."""
+"""Explicit use of memories, as methods of `Mnemic`: search, remember, correct, forget."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from mnemic.state.records import Found, HistoryEvent, Memory, Message
 
 
 class ExplicitMemory(MemoryBase):
-    """Methods that answer, and write, under the allowlist of the identity's role; a text is the caller's own word."""
+    """Methods under the allowlist of the identity's role; the caller vouches for the texts that they store."""
 
     @check_arguments
     async def query(
@@ -44,20 +44,20 @@ class ExplicitMemory(MemoryBase):
         threshold: float | None = None,
         budget_tokens: int | None = None,
     ) -> list[Found]:
-        """The memories and kept messages that fit a question best, best first, each with the grounds of its score.
+        """Return the memories and messages that fit a question best, best first, with the parts of their scores.
 
-        At most two that are related to them may follow (`related_to`).
+        At most two related memories may follow (`related_to`).
 
         Args:
-            identity: whose memory it is; its role's allowlist holds.
-            query: what is looked for; a phrase in quotation marks has to occur.
-            categories: only these; None: all that the role may read.
-            filters: they only narrow; see `MemoryFilters`.
-            scopes: only these of the identity's.
+            identity: the owner of the memory; its role's allowlist applies.
+            query: the question; a phrase in quotation marks must occur in each result.
+            categories: only these; None for all that the role may read.
+            filters: further limits; see `MemoryFilters`.
+            scopes: only these scopes of the identity.
             search_type: words and meaning, or one of them.
-            top_k: results at most.
-            threshold: the least cosine similarity of a result.
-            budget_tokens: tokens the results may take as lines of a prompt.
+            top_k: maximum number of results.
+            threshold: minimum cosine similarity of a result.
+            budget_tokens: maximum tokens of the results as lines of a prompt.
 
         Raises:
             CategoryRefusedError: a category is not on the role's allowlist, or the role has none.
@@ -87,9 +87,9 @@ class ExplicitMemory(MemoryBase):
         limit: Limit = 1000,
         with_closed: bool = False,
     ) -> list[Memory]:
-        """The identity's memories, newest first; superseded and absorbed ones too where `with_closed` is set.
+        """Return the identity's memories, newest first; with `with_closed`, superseded and absorbed ones too.
 
-        Those that the identity's role may read: for the person's own view give it the role `owner`.
+        Only memories that the identity's role may read: the role `owner` has the person's own view.
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
@@ -106,9 +106,9 @@ class ExplicitMemory(MemoryBase):
         Messages that wait for formation are among them; those that have lost their words are not.
 
         Args:
-            identity: whose messages they are; what the assistant said is the session's, so name its `session_id` there.
+            identity: the owner of the messages; the assistant's belong to the session, so it needs a `session_id`.
             session_id: only messages of this session.
-            limit: messages at most; `count_messages` counts all.
+            limit: maximum number of messages; `count_messages` counts all.
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
@@ -127,14 +127,14 @@ class ExplicitMemory(MemoryBase):
 
     @check_arguments
     async def updates(self, identity: AnyIdentity, since: Seq | None = None) -> Updates:
-        """What happened to the identity's memories, each with its sign and its words as they are now.
+        """Return changes of the identity's memories since a revision, each with its sign and the current text.
 
-        Those that the identity's role may read: for the person's own view give it the role `owner`. No session's own
-        updates are touched.
+        Only memories that the identity's role may read: the role `owner` has the person's own view. The updates of
+        sessions are not affected.
 
         Args:
-            identity: whose memories they are.
-            since: the revision of an earlier answer; None: nothing but the revision is wanted.
+            identity: the owner of the memories.
+            since: the revision of an earlier result; None to get only the current revision.
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
@@ -144,11 +144,11 @@ class ExplicitMemory(MemoryBase):
 
     @check_arguments
     async def history(self, identity: AnyIdentity, memory_id: AnyId) -> list[HistoryEvent]:
-        """Everything that happened to one memory, oldest first; empty for an unknown or foreign id.
+        """Return all events of one memory, oldest first; empty for an unknown or foreign id.
 
-        One that the identity's role may not read is unknown to it; the role `owner` reads all. What was merged leads
-        to what it was merged into, and back (`merged_into`, `merged_from`). A fact leads to the facts that it
-        replaced, and to the one that replaced it (`supersedes`, `superseded_by`).
+        A memory that the identity's role may not read counts as unknown; the role `owner` reads all. A merged memory
+        leads to the merge, and back (`merged_into`, `merged_from`). A fact leads to the facts that it replaced, and to
+        its own replacement (`supersedes`, `superseded_by`).
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
@@ -168,19 +168,19 @@ class ExplicitMemory(MemoryBase):
         scope: ExplicitScope = "user",
         private: bool = False,
     ) -> Remembered:
-        """Stores one fact, or one commitment that is always in context, or names the memory that says the same.
+        """Store one fact, or one commitment that is always in context; return the stored memory if it is a duplicate.
 
-        What it may replace is named (`near`) and stays: `correct` replaces it.
+        Similar memories are listed (`near`) and stay: `correct` replaces one.
 
         Args:
-            identity: whose memory it is; its role's allowlist holds.
+            identity: the owner of the memory; its role's allowlist applies.
             content: one complete sentence in the third person; a fact has at most 30 words.
             category: one that the role reads and formation may choose from.
-            kind: `fact` is searched, `core` stands in every prompt.
+            kind: `fact` is searched, `core` is part of every prompt.
             importance: 1 trivial to 5 vital.
-            scope: `group` with one group in the identity, `agent` where it teaches the agent; nothing private, of a
-                personal category or with contact data. Else it is the user's own. The answer says whose it became.
-            private: said in confidence: it is never shared.
+            scope: `group` with one group in the identity, or `agent` if the identity teaches the agent. A private text,
+                a personal category or contact data make it the user's own; the result has its `scope_key`.
+            private: whether it is confidential, and so never shared.
 
         Raises:
             CategoryRefusedError: the role may not write into this category.
@@ -201,11 +201,11 @@ class ExplicitMemory(MemoryBase):
     async def remember_procedure(
         self, identity: AnyIdentity, title: str, steps: Sequence[str], *, scope: ExplicitScope = "user"
     ) -> Remembered:
-        """Stores how something is done: a title and numbered steps, found where the category `procedural` is asked for.
+        """Store a procedure: a title and numbered steps, found by requests for the category `procedural`.
 
         Raises:
             CategoryRefusedError: the role has no allowlist.
-            InvalidInputError: a title or steps that say nothing, more than 20 steps, or a value that cannot be used.
+            InvalidInputError: an empty title or step, more than 20 steps, or a value that cannot be used.
             EmbeddingError: a setting of the embedder is wrong; nothing was written.
         """
         request = validate(ProcedureRequest, {"title": title, "steps": steps, "scope": scope}, strict=None)
@@ -213,15 +213,15 @@ class ExplicitMemory(MemoryBase):
 
     @check_arguments
     async def correct(self, identity: AnyIdentity, memory_id: AnyId, content: str) -> Corrected:
-        """Replaces what a memory says: it is closed with its date, and a new one in its place is found from then on.
+        """Replace a memory: it is closed with its date, and a new one in its place is found from then on.
 
-        The new memory has the old one's kind, scope key, subject, category, importance and privacy. Both are one
-        operation, which `undo` takes back. A living memory that says the same already takes the place.
+        The new memory has the old one's kind, scope key, subject, category, importance and privacy. Both changes are
+        one operation for `undo`. An active memory with the same text takes the place instead.
 
         Args:
-            identity: whose memory it is; its role's allowlist holds.
-            memory_id: what is to be corrected.
-            content: as `remember` takes it; of a procedure its title and, below it, a line for each step.
+            identity: the owner of the memory; its role's allowlist applies.
+            memory_id: the memory to correct.
+            content: a text as for `remember`; for a procedure its title and, below it, a line for each step.
 
         Raises:
             InvalidInputError: no such memory for this identity's role, no id, or a content that cannot be kept.
@@ -244,11 +244,11 @@ class ExplicitMemory(MemoryBase):
         importance: int | None = None,
         valid_until: Time | None = None,
     ) -> Memory:
-        """Change what is known about a memory, not what it says; None leaves a value as it is. `undo` takes it back.
+        """Change values of a memory, but not its text; None leaves a value unchanged. `undo` reverses it.
 
         Args:
-            identity: whose memory it is; its role's allowlist holds.
-            memory_id: what is to be changed.
+            identity: the owner of the memory; its role's allowlist applies.
+            memory_id: the memory to change.
             pinned: whether maintenance leaves the memory alone, however long it is not used.
             tags: all of its tags; an empty list removes them.
             importance: 1 trivial to 5 vital.
@@ -269,7 +269,7 @@ class ExplicitMemory(MemoryBase):
 
     @check_arguments
     async def forget(self, identity: AnyIdentity, memory_id: AnyId) -> bool:
-        """Soft-deletes a memory of the identity's user or session, which can be undone; False where it lived no more.
+        """Soft-delete a memory of the identity's user or session, which can be undone; False if it was not active.
 
         Raises:
             InvalidInputError: no such memory for this identity's role, or no id.

@@ -1,4 +1,4 @@
-"""The `Mnemic` object: what an application opens once and holds."""
+"""The `Mnemic` object, which an application opens once and keeps."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,13 +34,13 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
     Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else. The
-    compiled graphs stand in `graphs`. Each base class is a group of methods in a file of its own.
+    compiled graphs are in `graphs`. Each base class is a group of methods in a file of its own.
     """
 
     @classmethod
     @asynccontextmanager
     async def open(cls, **settings: Any) -> AsyncIterator[Self]:
-        """Opens database and models; arguments are settings and beat the environment.
+        """Open database and models; arguments are settings and override the environment.
 
         `fast_model`, `slow_model`, `agent_model` may be chat models of LangChain's that the host has made, and
         `embedder` an `Embeddings`. Background work is done until the block ends, unless
@@ -48,7 +48,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
         Raises:
             ConfigurationError: a setting does not fit.
-            MnemicError: the database or the embedder cannot be had; the message says what to do.
+            MnemicError: the database or the embedder is not available; the message has the remedy.
         """
         named, given = taken_apart(settings)
         async with open_resources(Settings(**named), given) as resources:
@@ -70,12 +70,12 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         return f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; database: {database}"
 
     def under_way(self) -> list[UnderWay]:
-        """The requests to chat models that have not been answered yet, the oldest first: for a sign of life."""
+        """Return the requests to chat models that have no answer yet, the oldest first: for a sign of life."""
         return self.resources.models.under_way()
 
     @check_arguments
     async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:
-        """Sets what the agent overrides of the settings; others that it has set stay, and None takes one back.
+        """Set the agent's own values of settings; its other overrides stay, and None removes one.
 
         Raises:
             ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
@@ -94,12 +94,12 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
     @check_arguments
     async def agent_settings(self, identity: AnyIdentity) -> Settings:
-        """The settings in force for the identity's agent, with what it overrides."""
+        """Return the settings in force for the identity's agent, with its overrides."""
         return await agent_settings.agent_settings(self.resources, identity)
 
     @check_arguments
     async def configure_scope(self, identity: AnyIdentity, overrides: SkipValidation[ScopeSettings]) -> None:
-        """Replaces what one of the identity's scope keys overrides: its name, guidance, threshold and word limit.
+        """Replace the overrides of one of the identity's scope keys: its name, guidance, threshold and word limit.
 
         Raises:
             InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
@@ -110,10 +110,10 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def usage(
         self, identity: AnyIdentity, *, since: date | None = None, before: date | None = None
     ) -> list[DailyUsage]:
-        """Tokens that the identity's agent has used, by day, step and model, the last day first, and what they cost.
+        """Return the tokens of the identity's agent by day, step and model, the last day first, with their costs.
 
         Args:
-            identity: whose agent.
+            identity: names the agent.
             since: from this day on, in UTC.
             before: up to the day before this one.
         """
@@ -159,14 +159,14 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         """
         return await stats.tenant_stats(self.resources, tenant_id, since, before, by)
 
-    # -- governance of what belongs to the identity's user and session; for all else there is `Administration`
+    # -- governance of memories of the identity's user and session; `Administration` has that of all others
 
     def _acting(self, whose: Identity) -> Actor:
         return Actor.person(self.resources.database, to_identity(whose))
 
     @check_arguments
     async def shared(self, identity: AnyIdentity, *, limit: Limit = 1000) -> list[Memory]:
-        """The living memories that the identity's actor brought into its groups or the whole agent, newest first.
+        """Return the active memories that the identity's actor shared with its groups or the whole agent, newest first.
 
         Raises:
             CategoryRefusedError, InvalidInputError: as `memories`.
@@ -178,9 +178,9 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def unshare(
         self, identity: AnyIdentity, *, cascade: bool = False, skip_erased: bool = False, dry_run: bool = False
     ) -> Rollback:
-        """Takes back as one operation what `shared` lists, and what others made of it where `cascade` says so.
+        """Withdraw the memories that `shared` lists as one operation; with `cascade`, later changes of them too.
 
-        What is the person's own alone stays. An administrator can undo it.
+        Memories in the person's own scope stay. An administrator can undo it.
 
         Args:
             identity: names the groups, too.
@@ -198,9 +198,9 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def as_of(
         self, identity: AnyIdentity, scope_key: str, moment: Moment, *, with_closed: bool = False
     ) -> list[Memory]:
-        """The memories of one of the identity's scope keys as they were at a moment, newest first.
+        """Return the memories of one of the identity's scope keys as they were at a moment, newest first.
 
-        Of those erased since, no more than a row with the state `purged` and without content.
+        A memory erased since is a row with the state `purged` and without content.
 
         Args:
             moment: as in `restore`; a seq within an operation is taken literally.
@@ -216,24 +216,22 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def erase(
         self, identity: AnyIdentity, *memory_ids: AnyId, dry_run: bool = False, progress: Progress | None = None
     ) -> Erasure:
-        """Erases memories of the person for good, protected ones too, with every kept message that says what they say.
+        """Erase memories of the person for good, protected ones too, with every stored message of the same content.
 
-        Gone are contents, vectors, and what the history holds of them; ids, times and digests stay, so that the audit
-        chain still verifies. With a memory goes where its words live on among the person's own: what replaced it or was
-        replaced by it, what it was merged into or made of, a consolidation that took it in (docs/erasure.md). What
-        others said stays. Threads stay as they are: delete them with
-        `prune_threads(..., keep_latest=False)`.
+        Contents, vectors and the contents in the history are removed; ids, times and digests stay, so that the audit
+        chain still verifies. The person's other memories with its words go as well: its successors and predecessors,
+        merges, and consolidations that absorbed it (docs/erasure.md). Messages of other people stay. Threads stay:
+        delete them with `prune_threads(..., keep_latest=False)`.
 
-        An erasure that was broken off goes on with the next one.
+        An erasure that broke off is completed by the next one.
 
         Args:
-            memory_ids: what `memories` lists, with `with_closed` those too that are no longer in force, or messages of
-                the person that `query` found.
-            dry_run: erases nothing, and returns what goes, and what stays and why.
-            progress: called after each step with how much is erased, and how much is left.
+            memory_ids: ids from `memories`, also with `with_closed`, or of messages of the person from `query`.
+            dry_run: erase nothing, and return the items that would go, and those that stay with the reason.
+            progress: called after each step with the numbers of erased and remaining items.
 
         Returns:
-            What was erased; unknown, foreign and erased ids are left out.
+            The erased items, without unknown, foreign and already erased ids.
 
         Raises:
             InvalidInputError: no user and no session in the identity, or no ids.
@@ -247,13 +245,13 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
     async def erase_person(
         self, identity: AnyIdentity, *, dry_run: bool = False, progress: Progress | None = None
     ) -> Erasure:
-        """Erases all that the agent has of the identity's user: memories of and about them, and what they said.
+        """Erase all data that the agent has of the identity's user: memories of and about them, and their messages.
 
-        Their messages go with the answers to them, sessions in which nobody else spoke go whole, and so does every
-        memory that any of it went into, in shared scope keys too. Their threads go as well. What other people said
-        stays (docs/erasure.md).
+        Their messages go with the answers to them, sessions without other speakers go whole, and so does every memory
+        that rests on any of it, in shared scope keys too. Their threads go as well. Messages of other people stay
+        (docs/erasure.md).
 
-        It is done in steps, between which others write; one that was broken off goes on where it is called again.
+        It works in steps, between which others write; call it again to complete one that broke off.
 
         Args:
             dry_run: as in `erase`.
@@ -266,16 +264,14 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
     @check_arguments
     def export_audit(self, identity: AnyIdentity) -> AsyncIterator[str]:
-        """The lines (JSON) of a file with what happened to the person's own memories, as parts of the agent's chain.
+        """Yield the lines (JSON) of a file with the events of the person's own memories, as parts of the agent's chain.
 
-        What it shows was not changed, moved, or taken from another chain. Whether a row shown as somebody else's is the
-        person's own, only who runs the database can tell.
-
-        Of the identity's user and session every row with its contents, where they were not erased; of all others the
-        hashes alone that hold the chain together. `check_export` or sha256 alone checks it.
+        Rows of the identity's user and session have their contents, unless erased; all other rows have only the
+        hashes of the chain. `check_export`, or sha256 alone, checks that no row was changed, moved or taken from
+        another chain. Only the operator of the database can tell whether a row without contents is the person's own.
 
         Raises:
-            CategoryRefusedError: the identity's role is not `owner`: this is the person's own view, and no agent's.
+            CategoryRefusedError: the identity's role is not `owner`; the export is the person's view, not an agent's.
             InvalidInputError: no user and no session in the identity.
         """
         return audit.export(self._acting(identity))

@@ -1,4 +1,4 @@
-"""What administrators do, blind: roll back, protect, check the audit, purge. They see ids, kinds, states, counts."""
+"""Administration without contents: roll back, protect, check the audit, purge. It shows ids, kinds, states, counts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,16 +31,16 @@ class Administration(TimeMachine[str]):
     @classmethod
     @asynccontextmanager
     async def open(cls, *, actor: str = "administrator", **settings: Any) -> AsyncIterator[Self]:
-        """Connects as the administrators' role.
+        """Connect as the administrators' role.
 
         Args:
-            actor: who acts, as the audit shall name them.
+            actor: the administrator's name in the audit.
             settings: as those of `Mnemic.open`; `admin_url` names the database.
 
         Raises:
             ConfigurationError: a setting does not fit, or `admin_url` is missing.
             InvalidInputError: no actor's id.
-            MnemicError: the database cannot be had.
+            MnemicError: the database is not available.
         """
         chosen, who = Settings(**settings), validate(HostId, actor)
         async with open_database(chosen, login=ADMINISTRATION) as database:
@@ -59,11 +59,11 @@ class Administration(TimeMachine[str]):
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Takes back as one operation what a person brought into groups or the whole agent; what is their own stays.
+        """Withdraw as one operation the memories that a person shared; memories of the person's own scope stay.
 
         Args:
-            user_id: the person, or the actor who observed for several.
-            cascade: as in `undo`, and the others too.
+            user_id: the person, or the actor that observed for several.
+            cascade: as in `undo`; so are the other arguments.
 
         Raises:
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
@@ -77,7 +77,7 @@ class Administration(TimeMachine[str]):
     async def as_of(
         self, agent_id: HostId, scope_key: str, moment: Moment, *, with_closed: bool = False
     ) -> list[PastMemory]:
-        """The memories of a scope key as they were at a moment, without what they say.
+        """Return the memories of a scope key as they were at a moment, without their texts.
 
         Args:
             moment: as in `restore`; a seq within an operation is taken literally.
@@ -90,7 +90,7 @@ class Administration(TimeMachine[str]):
 
     @check_arguments
     async def refinements(self, agent_id: HostId, *, limit: Limit = 100) -> list[Refinement]:
-        """An agent's refinements, newest first, those too that have not ended: figures only.
+        """Return an agent's refinements, newest first, also those without an end: figures only.
 
         Raises:
             InvalidInputError: a value that cannot be used.
@@ -101,14 +101,14 @@ class Administration(TimeMachine[str]):
 
     @check_arguments
     async def verify(self, agent_id: HostId | None = None, anchors: Path | str | None = None) -> list[AuditProblem]:
-        """All that is wrong with an agent's history, or with every agent's; nothing, where it is as it was written.
+        """Return all problems of an agent's history, or of every agent's; empty if it is intact.
 
-        Checked are the chain, its head, the contents against their digests, and today's memories, relations and search
-        entries against what the history leaves. Only anchors tell whether its end was cut off or all of it rewritten.
+        It checks the chain, its head, the contents against their digests, and the current memories, relations and
+        search entries against the history. Only anchors show whether its end was cut off or all of it was rewritten.
 
         Args:
-            agent_id: None: every agent of the database, and of the anchors.
-            anchors: a file that `anchor` has written.
+            agent_id: the agent; None for every agent of the database, and of the anchors.
+            anchors: a file of `anchor`.
 
         Raises:
             ConfigurationError: anchors without MNEMIC_ANCHOR_KEY.
@@ -121,9 +121,9 @@ class Administration(TimeMachine[str]):
 
     @check_arguments
     async def anchor(self, agent_id: HostId, anchors: Path | str) -> Anchor:
-        """Signs what the agent's history hashes to now and adds it to a file, which is made where there is none.
+        """Sign the current hash of the agent's history and add it to a file, which is created if missing.
 
-        Keep the file where nobody who owns the database can write, and the key where they cannot read.
+        Keep the file and the key out of reach of the database's owners.
 
         Returns:
             The anchor.
@@ -139,22 +139,22 @@ class Administration(TimeMachine[str]):
 
     @check_arguments
     async def protect(self, agent_id: HostId, memory_id: AnyId) -> bool:
-        """Makes a living memory constitutional: nobody changes, merges or forgets it until an administrator lifts that.
+        """Protect an active memory from changes, merges and forgetting until an administrator unprotects it.
 
-        An erasure by the person concerned takes it all the same.
+        An erasure by the person concerned removes it all the same.
 
         Returns:
             Whether it was unprotected before.
 
         Raises:
-            UnknownMemoryError: the agent has no living memory of this id.
+            UnknownMemoryError: the agent has no active memory of this id.
             InvalidInputError: a value that cannot be used.
         """
         return await retention.set_protection(self._acting(agent_id), to_uuid(memory_id), protected=True)
 
     @check_arguments
     async def unprotect(self, agent_id: HostId, memory_id: AnyId) -> bool:
-        """Lifts the protection of a living memory, whoever protected it.
+        """Unprotect an active memory, whether an agent or an administrator protected it.
 
         Returns:
             Whether it was protected before.
@@ -166,15 +166,15 @@ class Administration(TimeMachine[str]):
 
     @property
     def purges(self) -> bool:
-        """Whether the setting `retention_purge_after_days` is on, as `purge` needs it."""
+        """Return whether the setting `retention_purge_after_days` is on, as `purge` needs it."""
         return self._settings.retention_purge_after_days is not None
 
     @check_arguments
     async def forget_messages(self, agent_id: HostId) -> int:
-        """Takes the words of the agent's messages whose days after formation (`forget_after_days`) are over.
+        """Remove the text of the agent's messages whose days after formation (`forget_after_days`) are over.
 
         Returns:
-            Of how many.
+            The number of messages.
 
         Raises:
             InvalidInputError: no agent's id.
@@ -183,10 +183,10 @@ class Administration(TimeMachine[str]):
 
     @check_arguments
     async def purge(self, agent_id: HostId) -> list[UUID]:
-        """Erases the agent's memories that expired longer ago than the setting `retention_purge_after_days`.
+        """Erase the agent's memories that expired longer ago than the setting `retention_purge_after_days`.
 
         Returns:
-            The ids of those that were erased.
+            The ids of the erased memories.
 
         Raises:
             ConfigurationError: the setting is off, as it is by default.

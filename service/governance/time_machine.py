@@ -1,4 +1,4 @@
-"""Rollback as methods that `Mnemic` and `Administration` share: they differ in whose memories they act on."""
+"""Rollback as methods of `Mnemic` (for one person) and of `Administration` (for an agent)."""
 
 from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
@@ -17,7 +17,7 @@ MAX_OPERATIONS: Final = 1000
 
 
 class TimeMachine(ABC, Generic[Whose]):
-    """What was done to memories, and how it is rolled back. No agent's tool reaches it.
+    """Operations on memories, and their rollback. No tool of an agent reaches it.
 
     A rollback is an operation of its own: it is audited, announced, and can be undone. `Mnemic` takes the identity of
     the person concerned and rolls back what belongs to that user and session. `Administration` takes an agent's id and
@@ -26,7 +26,7 @@ class TimeMachine(ABC, Generic[Whose]):
 
     @abstractmethod
     def _acting(self, whose: Whose) -> Actor:
-        """Who acts on these memories."""
+        """Return the actor on these memories."""
 
     @check_arguments
     async def operations(
@@ -37,13 +37,13 @@ class TimeMachine(ABC, Generic[Whose]):
         since: Time | None = None,
         limit: Limit = 100,
     ) -> list[Operation]:
-        """What was done to memories, newest first.
+        """Return the operations on memories, newest first.
 
         Args:
             whose: the identity of the person concerned; for `Administration` the id of an agent.
-            session_id: only what was done in this session.
-            since: only what was done since then.
-            limit: operations at most.
+            session_id: only operations of this session.
+            since: only operations since then.
+            limit: maximum number of operations.
 
         Raises:
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
@@ -54,22 +54,22 @@ class TimeMachine(ABC, Generic[Whose]):
     async def undo(
         self, whose: Whose, *op_ids: AnyId, cascade: bool = False, skip_erased: bool = False, dry_run: bool = False
     ) -> Rollback:
-        """Undoes operations as one; a rollback too, which does the undone again.
+        """Undo operations as one operation. A rollback can be undone too.
 
-        Of an operation on shared memories too, a person undoes their own part alone.
+        A person undoes only their own part of an operation that also changed shared memories.
 
         Args:
             whose: as in `operations`.
             op_ids: as `operations` returns them.
-            cascade: undoes later operations on the same memories too.
-            skip_erased: leaves memories as they are whose contents were erased.
-            dry_run: changes nothing, and returns what would be done and what stands against it. Where later operations
-                stand against it, they alone are returned; `cascade=True` with `dry_run=True` returns the rest.
+            cascade: undo later operations on the same memories too.
+            skip_erased: leave memories with erased contents unchanged.
+            dry_run: change nothing, and return the changes and the obstacles. Later operations on the same memories are
+                returned alone; `cascade=True` with `dry_run=True` returns the rest.
 
         Raises:
             UnknownOperationError: no such operation on these memories.
-            RollbackConflictError: a memory was changed later, has a living twin, or is protected (which stops a person
-                only); nothing was written.
+            RollbackConflictError: a memory was changed later, has an active duplicate, or is protected (which stops a
+                person only); nothing was written.
             ContentErasedError: contents were erased; nothing was written.
             RollbackStoppedError: of many memories a part is rolled back; the same call goes on.
             InvalidInputError: no user and no session in the identity, or a value that cannot be used.
@@ -90,10 +90,10 @@ class TimeMachine(ABC, Generic[Whose]):
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undoes as one operation all that agents did in a session since a moment.
+        """Undo as one operation all operations of agents in a session since a moment.
 
         Raises:
-            UnknownOperationError: nothing was done there since.
+            UnknownOperationError: there is no operation in the session since then.
             RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
         """
         options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
@@ -109,7 +109,7 @@ class TimeMachine(ABC, Generic[Whose]):
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undoes as one operation all that a refinement did; one that protected memories needs an administrator.
+        """Undo a refinement as one operation; one that protected memories needs an administrator.
 
         Raises:
             UnknownOperationError: no such refinement of these memories, or one that changed none.
@@ -128,9 +128,9 @@ class TimeMachine(ABC, Generic[Whose]):
         skip_erased: bool = False,
         dry_run: bool = False,
     ) -> Rollback:
-        """Undo as one operation all that a run of maintenance changed: for a person their own part.
+        """Undo a run of maintenance as one operation; a person undoes only their own part.
 
-        What a run has purged does not come back.
+        Purged memories do not come back.
 
         Args:
             whose: as in `operations`.
@@ -150,7 +150,7 @@ class TimeMachine(ABC, Generic[Whose]):
     async def restore(
         self, whose: Whose, scope_key: str, moment: Moment, *, skip_erased: bool = False, dry_run: bool = False
     ) -> Rollback:
-        """Gives a scope key back the memories that it had at a moment; for an administrator protection included.
+        """Restore the memories that a scope key had at a moment; an administrator restores protection too.
 
         Args:
             whose: as in `operations`.
