@@ -63,7 +63,8 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
         for person in sorted(talks.people()):
             who = Identity(agent_id=agent_id, user_id=person, group_ids=(GROUP,))
             for item in await memory.memories(who, ("fact", "reflection"), with_closed=True):
-                found[item.id] = item
+                if item.source_session_id or item.id not in found:  # only its author sees the session of a shared one
+                    found[item.id] = item
             async with memory.resources.database.scoped(who) as tx:
                 drafts |= await stored_drafts(tx, found)
         described = memory.describe()
