@@ -416,6 +416,8 @@ end $$;
 -- an erasure by ids, what other people said in the place of one of these stays.
 create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
+    -- a plan that was cached while little was planned to be erased takes a hundred times as long later
+    set plan_cache_mode = force_custom_plan
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
@@ -437,7 +439,7 @@ end $$;
 -- Adds, once all memories of a person's erasure are planned, the messages of the assistant and of tools that quote them or the
 -- person's messages, and the memories that rest on such a message; returns the number of items.
 create function plan_quotations(e erasures) returns bigint
-language plpgsql security definer set search_path = mnemic, pg_temp as $$
+language plpgsql security definer set search_path = mnemic, pg_temp set plan_cache_mode = force_custom_plan as $$
 declare
     among  uuid[] := possible_repeats(e.agent_id, owner_of(e), array[e.scope_key]);
     quotes uuid[];
