@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from mnemic.prompts.insights import InsightsOutput
 from mnemic.state.identity import Identity
 from tests.faults.strikes import TrappedModel
 from tests.support.loopback import Request
@@ -88,6 +89,8 @@ def script_jobs(model: TrappedModel) -> None:
     model.answer(DECISIONS, decisions())
     model.answer(REFLECTIONS, tell_reflection)
     model.answer(CONSOLIDATION, tell_consolidation)
+    # a sweep of each quarter of an hour looks for insights
+    model.answer(InsightsOutput.__name__, InsightsOutput(insights=[]))
 
 
 def _told(request: Request) -> int:
