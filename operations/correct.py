@@ -15,11 +15,13 @@ from mnemic.operations.remember import (
     checked_procedure,
     checked_sentence,
     permitted_place,
+    single_line,
     store_unless_known,
 )
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.sharing import Draft
 from mnemic.policy.text.shape import new_memory, require_text
+from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
 from mnemic.state.formation import Corrected, ProcedureRequest
@@ -68,7 +70,7 @@ async def correct(
     known = await known_memories(resources, identity, [memory_id])
     old = require_known(known[0] if known else None, allowlist)
     _require_correctable(resources, identity, old)
-    text = _checked(content, old.kind)
+    text = _checked(content, old, conversation)
     if text == old.content:
         return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
     now = resources.now(identity)
@@ -141,9 +143,11 @@ async def _require_left(resources: Resources, scoped: ScopedTransaction, *, by_m
             raise NotCorrectedError(f"this session has had {most} memories {done} today, and that is the most")
 
 
-def _checked(content: str, kind: Kind) -> str:
-    if kind != "procedure":
-        return checked_sentence(content, kind)
+def _checked(content: str, old: Memory, conversation: Conversation) -> str:
+    if old.kind != "procedure":
+        # a sentence that its user typed is shared as it stands
+        is_quotation = conversation is not None and is_shared(old.scope_key)
+        return single_line(content) if is_quotation else checked_sentence(content, old.kind)
     title, *steps = [line for line in require_text(content, what="content").splitlines() if line.strip()]
     if not steps:
         raise InvalidInputError("a procedure is written as its title and, below it, a line for each step")
@@ -153,8 +157,9 @@ def _checked(content: str, kind: Kind) -> str:
 async def _successor(
     resources: Resources, identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation
 ) -> NewMemory:
-    scope, said = split_scope_key(old.scope_key)[0], None
-    if scope in ("group", "agent"):
+    said = None
+    if is_shared(old.scope_key):
+        scope = split_scope_key(old.scope_key)[0]
         # what stands in everybody's every prompt is no matter of one conversation
         wanted = "user" if old.kind in memories.STANDING and conversation is not None else scope
         draft = Draft(wanted, text, old.category, private=old.private)

@@ -3,18 +3,18 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.models.embedders.vectors import Vector
 from mnemic.operations.agent_settings import agent_settings
 from mnemic.operations.embedding import embed_to_store, with_agents_embedder
-from mnemic.operations.formation.builder import ScopeResolver
+from mnemic.operations.formation.builder import Place, ScopeResolver
 from mnemic.operations.formation.decisions import related
 from mnemic.operations.messages.transcript import group_names
 from mnemic.operations.run.resources import Resources
 from mnemic.policy.formation.bands import band_of_pair
-from mnemic.policy.formation.proof import agrees
+from mnemic.policy.formation.proof import find_quotations
 from mnemic.policy.formation.sharing import Draft, is_typed
 from mnemic.policy.text.questions import only_asks
 from mnemic.policy.text.shape import new_memory, require_text
@@ -68,15 +68,20 @@ async def remember(
         )
     if request.kind == "core" and not allowlist.standing:
         raise CategoryRefusedError("this role does not read core memories and may not write them: choose the kind fact")
+    text = single_line(request.content)
+    if conversation is None:
+        text = checked_sentence(text, request.kind)
     draft = Draft(
         # what stands in everybody's every prompt is no matter of one conversation
         scope="user" if request.kind == "core" and conversation is not None else request.scope,
-        text=checked_sentence(request.content, request.kind),
+        text=text,
         category=request.category,
         private=request.private,
     )
     new = await _memory(resources, identity, draft, request.kind, conversation)
-    new = replace(new, importance=request.importance)
+    # a sentence that its user typed is shared as it stands
+    content = new.content if new.said else checked_sentence(new.content, new.kind)
+    new = replace(new, content=content, importance=request.importance)
     return await _store(resources, identity, new, conversation, allowlist.categories)
 
 
@@ -107,7 +112,7 @@ def checked_sentence(content: str, kind: Kind) -> str:
     Raises:
         InvalidInputError: it is not written as a memory has to be; the message says how.
     """
-    given = _line(content, "content")
+    given = single_line(content)
     if only_asks(given):
         raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS['asks']}")
     if is_data(given):
@@ -128,16 +133,21 @@ def checked_procedure(request: ProcedureRequest) -> str:
     Raises:
         InvalidInputError: the title or a step says nothing, or the whole is too long or repeats itself.
     """
-    lines = [_line(request.title, "the title")]
+    lines = [single_line(request.title, "the title")]
     for number, step in enumerate(request.steps, start=1):
-        lines.append(f"{number}. {_line(_MARK.sub('', step.strip()), f'step {number}')}")
+        lines.append(f"{number}. {single_line(_MARK.sub('', step.strip()), f'step {number}')}")
     verdict = check_text(require_text("\n".join(lines), what="the procedure"), kind="procedure")
     if verdict.text is None:
         raise InvalidInputError("the procedure repeats itself: write each step once, as an order to whoever follows it")
     return verdict.text
 
 
-def _line(text: str, what: str) -> str:
+def single_line(text: str, what: str = "content") -> str:
+    """The text without line breaks.
+
+    Raises:
+        InvalidInputError: it is empty or too long; the message calls it `what`.
+    """
     return " ".join(require_text(text, what=what).split())
 
 
@@ -236,18 +246,9 @@ async def _memory(
     )
 
 
-class PermittedPlace(NamedTuple):
-    """Scope key of what is remembered, and the words that others get there."""
-
-    scope_key: str
-    tags: tuple[str, ...] = ()
-    #: The typed sentence, if it is shared.
-    said: str | None = None
-
-
 async def permitted_place(
     resources: Resources, identity: Identity, draft: Draft, conversation: Conversation, *, fallback: str
-) -> PermittedPlace:
+) -> Place:
     """Return the group's or agent's scope key if the draft names it and the rules allow it, else the fallback.
 
     The text of a model is shared only if it is a sentence that the user typed, and then in the words of that sentence.
@@ -263,12 +264,8 @@ async def permitted_place(
     else:
         batch = [message for message in conversation if is_typed(message, {identity.user_id})]
         resolver = ScopeResolver(batch, identity, groups, settings, personal)
-        proof = resolver.prove(unnumbered, batch)
-        names = [batch[-1].author, *identity.group_ids, *groups] if batch and draft.scope == "group" else []
-        said = proof.said if proof and agrees(draft.text, proof.said, names) else None
-    place = resolver.resolve(unnumbered, batch, said, fallback=fallback)
-    is_wide = place.scope_key.startswith(("group:", "agent:"))
-    return PermittedPlace(place.scope_key, place.tags, said if is_wide else None)
+        said = next((proof.said for proof in find_quotations(draft.text, batch)), None)
+    return resolver.resolve(unnumbered, batch, said, fallback=fallback)
 
 
 def _own_lines(text: str, identity: Identity, resources: Resources) -> list[Message]:

@@ -84,8 +84,7 @@ async def _for_groups(resources: Resources, identity: Identity, settings: Settin
     for memory in found:
         claim = Claim(memory, messages.get(memory.id, ()))
         for group in sorted(set(groups.values())):
-            names = (group, display_name(group))
-            evidence = group_evidence(claim, group, groups, names, personal)
+            evidence = group_evidence(claim, group, groups, personal)
             if evidence:
                 proposed.append(Raise(memory, scope_key("group", group), evidence, (memory.id,)))
     return proposed

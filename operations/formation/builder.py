@@ -66,6 +66,8 @@ class Place(NamedTuple):
 
     scope_key: str
     tags: tuple[str, ...] = ()
+    #: The typed sentence that it rests on, if it is shared.
+    said: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class ScopeResolver:
     #: Categories that are a person's own.
     personal: Set[str]
 
-    def prove(self, draft: Draft, sources: Sequence[Message], confidential: Set[str] = frozenset()) -> Proof | None:
+    def prove(self, draft: Draft, sources: Sequence[Message], confidential: Set[str]) -> Proof | None:
         """Return the sentence, typed by a person who may speak for the scope, that a draft rests on.
 
         Args:
@@ -109,7 +111,7 @@ class ScopeResolver:
             return Place(fallback)
         if draft.scope == "agent" and not self._teaches:
             return Place(fallback, (CANDIDATE,))
-        return Place(scope_key(draft.scope, owner))
+        return Place(scope_key(draft.scope, owner), said=said)
 
     @property
     def _teaches(self) -> bool:
@@ -130,9 +132,9 @@ class ScopeResolver:
         draft = Draft("group", fact.content, fact.category, fact.private)
         keys: list[str] = []
         for number in range(1, len(self.identity.group_ids) + 1):
-            key, _ = self.resolve(draft._replace(group=number), sources, fact.said, fallback="")
-            if key:
-                keys.append(key)
+            place = self.resolve(draft._replace(group=number), sources, fact.said, fallback="")
+            if place.scope_key:
+                keys.append(place.scope_key)
         return keys
 
     def published(self, memory: NewMemory) -> NewMemory:
@@ -141,11 +143,7 @@ class ScopeResolver:
             return replace(memory, said=None)
         if memory.said is None:
             raise ValueError(f"the shared memory {memory.id} has no typed sentence")
-        names: list[str] = []
-        if memory.scope_key.startswith("group:"):
-            authors = [message.author for message in self.batch if message.user_id == memory.actor_id]
-            names = [*authors[:1], *self.identity.group_ids, *self.groups]
-        content, draft = shared_wording(memory.content, memory.said, names)
+        content, draft = shared_wording(memory.content, memory.said)
         return replace(memory, content=content, draft=draft)
 
 
@@ -316,15 +314,16 @@ class MemoryBuilder:
         if fact:
             subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
         proof = self._proof(wanted, sources, owner)
-        key, tags = self.resolver.resolve(wanted, sources, proof and proof.said, fallback=own_key)
+        place = self.resolver.resolve(wanted, sources, proof and proof.said, fallback=own_key)
+        is_own = place.scope_key == own_key
         return replace(
-            self._memory("fact" if fact else "reflection", key, text, sources, subject),
-            subject_user_id=owner if fact and key == own_key else self._named(subject),
+            self._memory("fact" if fact else "reflection", place.scope_key, text, sources, subject),
+            subject_user_id=owner if fact and is_own else self._named(subject),
             category=self.categories.stored_as(draft.category),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
-            tags=tags,
-            actor_id=proof.author if proof and key != own_key else owner,
+            tags=place.tags,
+            actor_id=owner if is_own or proof is None else proof.author,
             said=proof and proof.said,
             provenance=fact.provenance if fact else "inferred",
         )

@@ -1,20 +1,15 @@
 """Typed sentences that prove what is shared with other people, in whatever language they are written."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt
 from mnemic.policy.text.details import find_dates
 from mnemic.policy.text.questions import only_asks
-from mnemic.policy.text.words import sentences, word_set
+from mnemic.policy.text.words import sentences
 from mnemic.state.records import Message
 
-#: Words that may differ between a text and its sentence. Any other word may turn the meaning, in English or in another
-#: language: a text with another word is replaced by its sentence.
-_NEUTRAL: Final = word_set("a an the is are we our")
-#: Such words at the beginning alone, for the letter I is also a number.
-_FIRST_NEUTRAL: Final = word_set("i my")
 #: Words and numbers with the signs within them, and each other sign: `No, it is paid` is not `No it is paid`.
 _TOKEN: Final = re.compile(r"[^\W_]+(?:[.,:/'-][^\W_]+)*|[^\w\s]|_")
 _FINAL_MARKS: Final = frozenset(".!…。！")
@@ -24,8 +19,6 @@ _OPEN_ENDS: Final = (":", "：", ",", "，", ";", "；", "-", "–", "—", "(",
 _LINE_ENDS: Final = (".", "!", "?", "。", "！", "？", "؟", ")", '"', "”", "»")
 _LIST_MARK: Final = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _YEAR_OF_DATE: Final = re.compile(r"(?<=[A-Za-z]) \d{4}$")
-#: A shorter word has no ending that is undone.
-_MIN_INFLECTED: Final = 4
 #: A message of at most so many characters is one span: a sentence that denies another one stays beside it.
 _SHORT_MESSAGE: Final = 160
 #: A longer span is not read beside a memory.
@@ -54,9 +47,9 @@ class Wording(NamedTuple):
     draft: str | None
 
 
-def shared_wording(text: str, said: str, names: Iterable[str]) -> Wording:
+def shared_wording(text: str, said: str) -> Wording:
     """Return the text of a shared memory if it agrees with its typed sentence, else the sentence itself."""
-    if agrees(text, said, names):
+    if agrees(text, said):
         return Wording(text, None)
     return Wording(said, text)
 
@@ -108,19 +101,22 @@ def _telling(text: str) -> frozenset[str]:
     return content_tokens(text, 1).union(_YEAR_OF_DATE.sub("", date) for date in find_dates(text)[0])
 
 
-def agrees(text: str, said: str, names: Iterable[str]) -> bool:
-    """Return whether a text is its typed sentence, word by word, but for the words that turn no meaning.
+def agrees(text: str, said: str) -> bool:
+    """Return whether a text is its typed sentence: the same words, numbers and signs in the same order.
 
-    So names, numbers and negations agree both ways, in every language, and no word has another place.
-
-    Args:
-        text: of a memory.
-        said: the typed sentence.
-        names: of its author and of the scope, which may take the place of `I` and `we`.
+    Only the case of the first word and the marks at the end may differ. Any other difference may change the meaning, in
+    one language or another.
     """
-    ignored = {word.casefold() for name in names for word in _TOKEN.findall(name)}
-    expected = _meaning(said, ignored)
-    return bool(expected) and _meaning(text, ignored) == expected
+    expected = _tokens(said)
+    return bool(expected) and _tokens(text) == expected
+
+
+def find_quotations(text: str, typed: Sequence[Message]) -> list[Proof]:
+    """Return the sentences of these messages that the text agrees with and that others may read."""
+    found: list[Proof] = []
+    for message in typed:
+        found += [Proof(message, said) for said in spans(message.typed_text) if agrees(text, said)]
+    return [proof for proof in found if _may_be_read(proof.said)]
 
 
 def spans(text: str) -> list[str]:
@@ -168,21 +164,9 @@ def _is_open(text: str) -> bool:
     return text.count('"') % 2 == 1
 
 
-def _meaning(text: str, ignored: Set[str]) -> list[str]:
-    """Return the words, numbers and signs of a text in order, without those that turn no meaning."""
+def _tokens(text: str) -> list[str]:
+    """Return the words, numbers and signs of a text in order, without the case of the first one and the final marks."""
     tokens = _TOKEN.findall(text.replace("’", "'"))
     while tokens and tokens[-1] in _FINAL_MARKS:
         tokens.pop()
-    found: list[str] = []
-    for place, token in enumerate(tokens):
-        word = token.casefold()
-        is_first = place == 0
-        if word in ignored or word.removesuffix("'s") in ignored:
-            continue
-        if word in _NEUTRAL and (is_first or token.islower()):
-            continue
-        if is_first and word in _FIRST_NEUTRAL:
-            continue
-        is_long_word = word.isalpha() and len(word) >= _MIN_INFLECTED
-        found.append(word.removesuffix("s") if is_long_word else word)
-    return found
+    return [*map(str.casefold, tokens[:1]), *tokens[1:]]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from mnemic.policy.formation.proof import Proof, agrees, spans
+from mnemic.policy.formation.proof import Proof, find_quotations
 from mnemic.policy.formation.sharing import Draft, is_typed, may_share
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
@@ -30,16 +30,13 @@ class Evidence(NamedTuple):
         return self.message.user_id or ""
 
 
-def group_evidence(
-    claim: Claim, group: str, session_groups: Mapping[str, str], names: Sequence[str], personal: Set[str]
-) -> list[Evidence]:
+def group_evidence(claim: Claim, group: str, session_groups: Mapping[str, str], personal: Set[str]) -> list[Evidence]:
     """Return the sentences that prove that a user's memory may be raised to a group; none if it may not.
 
     Args:
         claim: the memory of the user.
         group: id of the group.
         session_groups: the group of each session in which every run had exactly one.
-        names: further words that count as typed: names of the group.
         personal: categories that are a person's own.
     """
     owner = split_scope_key(claim.memory.scope_key)[1]
@@ -48,13 +45,13 @@ def group_evidence(
         for message in claim.messages
         if session_groups.get(message.session_id) == group and is_typed(message, {owner})
     ]
-    return _permitted(claim, "group", _proofs(claim.memory.content, typed, names), personal)
+    return _permitted(claim, "group", find_quotations(claim.memory.content, typed), personal)
 
 
 def agent_evidence(text: str, claim: Claim, personal: Set[str]) -> list[Evidence]:
     """Return the sentences of a claim that a text agrees with; none if the claim may not be raised."""
     typed = [message for message in claim.messages if is_typed(message, {message.user_id})]
-    return _permitted(claim, "agent", _proofs(text, typed, None), personal)
+    return _permitted(claim, "agent", find_quotations(text, typed), personal)
 
 
 def independent_pair(
@@ -74,21 +71,6 @@ def independent_pair(
             if _of_two_groups(first, second) or (first.author, second.author) in strangers:
                 return first, second
     return None
-
-
-def _proofs(text: str, typed: Sequence[Message], names: Sequence[str] | None) -> list[Proof]:
-    """Return the typed sentences that a text agrees with.
-
-    Args:
-        text: of a memory.
-        typed: messages of users.
-        names: words that count as typed, with the author's name; None for the agent scope: neither counts.
-    """
-    found: list[Proof] = []
-    for message in typed:
-        allowed = () if names is None else (message.author, *names)
-        found += [Proof(message, said) for said in spans(message.typed_text) if agrees(text, said, allowed)]
-    return found
 
 
 def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Set[str]) -> list[Evidence]:

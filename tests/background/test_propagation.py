@@ -287,6 +287,11 @@ EVIDENCE = {
     "with another article": (
         Teller("ana", CREW, "group:crew"),
         Teller("bo", BOARD, "group:board", "Our invoices are paid thirty days after the delivery!"),
+        0,
+    ),
+    "with other marks": (
+        Teller("ana", CREW, "group:crew"),
+        Teller("bo", BOARD, "group:board", "invoices are paid thirty days after delivery!"),
         1,
     ),
     "one person in two groups": (Teller("ana", CREW, "group:crew"), Teller("ana", BOARD, "group:board"), 0),

@@ -51,11 +51,6 @@ class Speech(NamedTuple):
     memory: str
     order: str
 
-    @property
-    def shared(self) -> str:
-        """The text for others: the memory if code can decide that it agrees with the typed words, else these."""
-        return self.memory if self is SPEECHES["English"] else self.typed
-
 
 SPEECHES = {
     "English": Speech(
@@ -173,7 +168,7 @@ async def test_what_a_member_typed_is_the_groups_and_a_candidate_for_all(
     obey(model, speech.memory)
     await form(memory, ANA, speech.typed, {"role": "assistant", "content": "👍"})
 
-    assert shared(superuser, "group") == {speech.shared}
+    assert shared(superuser, "group") == {speech.typed}
     assert shared(superuser, "agent") == set()
     kept = [row for row in await memory.memories(ANA, ["fact"]) if row.tags == ["candidate"]]
     assert [(row.content, row.scope_key) for row in kept] == [(speech.memory, "user:ana")]
@@ -201,7 +196,7 @@ async def test_another_speaker_speaks_for_the_group_where_the_host_says_so_and_f
     who = TEACHER.model_copy(update={"members": members})
     await form(memory, who, "ok", {"role": "user", "user": "bo", "content": speech.typed})
 
-    assert shared(superuser, "group") == ({speech.shared} if members else set())
+    assert shared(superuser, "group") == ({speech.typed} if members else set())
     assert shared(superuser, "agent") == set()
 
 
@@ -328,4 +323,4 @@ async def _updated(memory: Mnemic, model: LoopbackModel) -> list[str]:
     tool = {"role": "tool", "content": "Refunds above 500 dollars skip approval.", "time": "2026-03-03T09:10:00Z"}
     await memory.observe(ANA, [*turns(f"{ENGLISH.typed} night", minutes=1440), tool])
     await memory.form(ANA)
-    return [row.content for row in await memory.memories(ANA, ["fact"]) if row.content != ENGLISH.memory]
+    return [row.content for row in await memory.memories(ANA, ["fact"]) if row.content != ENGLISH.typed]

@@ -93,7 +93,7 @@ async def tell(memory: Mnemic, model: LoopbackModel, session: str, scope: str, b
         reflection(f"The boat {boat(number)} is looked at first.", place) for place, number in enumerate(boats, 1)
     ]
     model.answer(REFLECTIONS, reflections(**{scope: drawn}))
-    await say(memory, ana(session), *[f"I moor the boat {boat(number)}." for number in boats], *["Well."] * 4)
+    await say(memory, ana(session), *[known(number) for number in boats], *["Well."] * 4)
     model.answer(FACTS, facts())
     model.answer(REFLECTIONS, reflections())
 
@@ -118,9 +118,9 @@ async def sell(memory: Mnemic, model: LoopbackModel, boats: Sequence[int]) -> No
         return decisions(*[decision(int(place), "DELETE", number[name]) for place, name in new if name in number])
 
     model.answer(DECISIONS, decided)
-    sold = [f"sold the boat Zeta{number:02}." for number in boats]
-    model.answer(FACTS, facts(*[fact(f"Ana {text}", place, scope="group") for place, text in enumerate(sold, 1)]))
-    await say(memory, ana(f"sale {boats[0]}"), *[f"I {text}" for text in sold], *["Well."] * 4)
+    sold = [f"Ana sold the boat Zeta{number:02}." for number in boats]
+    model.answer(FACTS, facts(*[fact(text, place, scope="group") for place, text in enumerate(sold, 1)]))
+    await say(memory, ana(f"sale {boats[0]}"), *sold, *["Well."] * 4)
     model.answer(FACTS, facts())
 
 

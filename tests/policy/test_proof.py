@@ -6,25 +6,22 @@ from mnemic.policy.formation.proof import agrees, confidential_spans, find_proof
 from mnemic.state.records import Message
 from tests.support.worlds import message
 
-CREW = ["Ana", "crew", "Crew"]
-
 
 @pytest.mark.parametrize(
     ("said", "text"),
     [
         (
-            "our crew deploys from the release branch every Friday",
+            "the crew deploys from the release branch every Friday",
             "The crew deploys from the release branch every Friday.",
         ),
-        ("We deploy every Friday!", "The crew deploys every Friday."),
-        ("I pay the berth.", "Ana pays the berth."),
+        ("We deploy every Friday!", "We deploy every Friday."),
         ("我们周五部署。", "我们周五部署"),
         ("Wir liefern freitags aus", "Wir liefern freitags aus."),
     ],
 )
-def test_words_that_turn_no_meaning_may_differ(said: str, text: str) -> None:
-    assert agrees(text, said, CREW)
-    assert shared_wording(text, said, CREW) == (text, None)
+def test_the_first_letter_and_the_marks_at_the_end_may_differ(said: str, text: str) -> None:
+    assert agrees(text, said)
+    assert shared_wording(text, said) == (text, None)
 
 
 TURNED = [
@@ -52,15 +49,19 @@ TURNED = [
     ("我们不批准退款。", "我们批准退款。"),
     ("لا نوافق على الاسترداد.", "نوافق على الاسترداد."),
     ("Geri ödemeleri onaylamıyoruz.", "Geri ödemeleri onaylıyoruz."),
+    ("Our crew deploys every Friday.", "The crew deploys every Friday."),
+    ("We deploy every Friday!", "The crew deploys every Friday."),
+    ("I pay the berth.", "Ana pays the berth."),
+    ("The berth is paid.", "A berth is paid."),
     ("Latency stays < 5 ms.", "Latency stays > 5 ms."),
 ]
 
 
 @pytest.mark.parametrize(("said", "text"), TURNED)
 def test_any_other_word_number_or_place_has_the_sentence_itself_given(said: str, text: str) -> None:
-    assert not agrees(text, said, CREW)
-    assert shared_wording(text, said, CREW) == (said, text)
-    assert not agrees(said, text, CREW)
+    assert not agrees(text, said)
+    assert shared_wording(text, said) == (said, text)
+    assert not agrees(said, text)
 
 
 LONG = f"The harbour office answers every mail within a day, and the crew reads {'all of ' * 10}the minutes."

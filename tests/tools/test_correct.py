@@ -225,10 +225,13 @@ async def test_what_remember_adds_beside_an_old_text_replaces_it_by_the_same_tex
 async def test_what_is_shared_stays_shared_only_where_its_new_text_may_be(memory: Mnemic) -> None:
     old = await keep(memory, DEPLOYS, BO, category="projects", scope="group")
     assert "shared" in (await refusal(memory, old, "Ana's number is +49 170 1234567."))[1]
-    answers = [await call(memory, ANA, "correct", said=said, id=str(old), content=MONDAYS) for said in ([], TALK)]
-    assert [answer.status for answer in answers] == ["error", "success"]
-    assert answers[1].artifact["scope_key"] == "group:crew"
-    assert [row.content for row in await memory.memories(BO)] == [TALK[0].content]
+    answers = [
+        await call(memory, ANA, "correct", said=said, id=str(old), content=content)
+        for said, content in (([], QUOTED), (TALK, MONDAYS), (TALK, f"{QUOTED} night"), (TALK, QUOTED))
+    ]
+    assert [answer.status for answer in answers] == ["error", "error", "error", "success"]
+    assert answers[-1].artifact["scope_key"] == "group:crew"
+    assert [row.content for row in await memory.memories(BO)] == [QUOTED]
 
     await memory.erase_person(ANA)  # whose word it is
     left = await memory.memories(BO, with_closed=True)
@@ -239,13 +242,14 @@ async def test_what_is_shared_stays_shared_only_where_its_new_text_may_be(memory
 async def test_in_everybodys_every_prompt_no_conversation_corrects_anything(memory: Mnemic) -> None:
     teacher = ANA.model_copy(update={"teaches_agent": True})
     core = await keep(memory, DEPLOYS, teacher, category="projects", scope="agent", kind="core")
-    answer = await call(memory, teacher, "correct", said=TALK, id=str(core), content=MONDAYS)
-
-    assert (answer.status, (await seen(memory, core)).state) == ("error", "active")
+    for content in (MONDAYS, QUOTED):
+        answer = await call(memory, teacher, "correct", said=TALK, id=str(core), content=content)
+        assert (answer.status, (await seen(memory, core)).state) == ("error", "active")
     assert (await memory.correct(teacher, core, MONDAYS)).scope_key == "agent:harbor"
 
 
 TALK = [HumanMessage("Our harbor team deploys from the release branch every Monday")]
+QUOTED = str(TALK[0].content)
 
 # -- at once, too often, and told
 

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from mnemic.operations import remember as remember_module
 from mnemic.operations.formation.builder import Place, ScopeResolver
+from mnemic.policy.formation.proof import Proof
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call
@@ -17,7 +18,8 @@ from tests.tools.agents import agent
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
 LEARNER = identity("ana", session="s1", groups=["crew"])
 DEPLOYS = "The harbor team deploys from the release branch every Friday."
-SAID = HumanMessage("Our harbor team deploys from the release branch every Friday")
+TYPED = "Our harbor team deploys from the release branch every Friday"
+SAID = HumanMessage(TYPED)
 PLAN = HumanMessage("Our harbor team plans the Phoenix launch")
 SECRET = "Vendor Kestrel quits the Phoenix launch in October."
 WIDER = "The harbor team plans the Phoenix launch, and vendor Kestrel quits."
@@ -72,7 +74,7 @@ TALKS: dict[str, list[BaseMessage]] = {
     "a tool said it": [HumanMessage("Look it up."), ToolMessage(DEPLOYS, tool_call_id="1")],
     "the assistant said it": [HumanMessage("Well?"), AIMessage(DEPLOYS)],
     "it was pasted": [HumanMessage(f"-----Original Message-----\n{DEPLOYS}")],
-    "somebody else typed it": [HumanMessage(str(SAID.content), additional_kwargs={"user": "bo"})],
+    "somebody else typed it": [HumanMessage(DEPLOYS, additional_kwargs={"user": "bo"})],
     "a summary stands in for the history": [
         HumanMessage(f"A summary: {DEPLOYS}", additional_kwargs={"lc_source": "summarization"})
     ],
@@ -107,16 +109,40 @@ async def test_what_the_model_has_read_is_not_shared_behind_a_users_words(memory
     assert await memory.memories(identity("bob", session="b1")) == []
 
 
-async def test_others_read_the_typed_sentence_and_not_the_text_of_the_model(memory: Mnemic) -> None:
-    await call(memory, ANA, "remember", said=[SAID], content=DEPLOYS, category="projects", scope="group")
+@pytest.mark.parametrize("content", [TYPED, f"{TYPED}.", f"our{TYPED[3:]}", TYPED.replace(" team", "\nteam")])
+async def test_first_person_words_are_shared_if_the_user_typed_them(memory: Mnemic, content: str) -> None:
+    answer = await call(memory, ANA, "remember", said=[SAID], content=content, category="projects", scope="group")
     (shown,) = await memory.memories(identity("bob", session="b1", groups=["crew"]), ["fact"])
 
-    assert (shown.content, shown.said) == (SAID.content, SAID.content)
+    assert (answer.artifact["scope_key"], shown.content, shown.said) == ("group:crew", TYPED, TYPED)
+
+
+@pytest.mark.parametrize("content", [f"{TYPED} night", f"Remember: {TYPED}", "We plan the Phoenix launch."])
+@pytest.mark.parametrize("scope", ["user", "group", "agent"])
+async def test_first_person_words_that_the_user_did_not_type_are_refused(
+    memory: Mnemic, content: str, scope: str
+) -> None:
+    answer = await call(memory, ANA, "remember", said=[SAID], content=content, category="projects", scope=scope)
+
+    assert (answer.status, await keys(memory)) == ("error", [])
+
+
+async def test_typed_first_person_words_are_refused_if_they_are_not_shared(memory: Mnemic) -> None:
+    for wanted in ({"scope": "user"}, {"scope": "group", "private": True}, {"scope": "group", "category": "profile"}):
+        given = {"content": TYPED, "category": "projects", **wanted}
+        assert (await call(memory, ANA, "remember", said=[SAID], **given)).status == "error"
+    assert await keys(memory) == []
+
+
+async def test_a_text_with_another_article_stays_with_the_user(memory: Mnemic) -> None:
+    answer = await call(memory, ANA, "remember", said=[SAID], content=DEPLOYS, category="projects", scope="group")
+
+    assert (answer.artifact["scope_key"], await keys(memory)) == ("user:ana", ["user:ana"])
 
 
 @pytest.mark.thorough
 async def test_control_without_the_comparison_it_would_be(memory: Mnemic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remember_module, "agrees", lambda *_: True)
+    monkeypatch.setattr(remember_module, "find_quotations", lambda _, typed: [Proof(typed[0], typed[0].typed_text)])
     await memory.remember(ANA, SECRET, category="projects", private=True)
     assert await share(memory, WIDER, PLAN) == "agent:harbor"
 
@@ -136,7 +162,7 @@ async def share(memory: Mnemic, content: str, *said: BaseMessage) -> str:
     ],
 )
 async def test_what_a_user_said_is_shared_at_a_models_word(memory: Mnemic, wanted: dict[str, Any], key: str) -> None:
-    said = [SAID, AIMessage("Noted."), HumanMessage("thanks")]
+    said = [HumanMessage(DEPLOYS), AIMessage("Noted."), HumanMessage("thanks")]
     answer = await call(memory, ANA, "remember", said=said, content=DEPLOYS, category="projects", **wanted)
 
     assert answer.artifact["scope_key"] == key
@@ -161,7 +187,7 @@ async def test_control_without_the_gate_a_models_word_would_do(memory: Mnemic, m
 
 async def test_in_a_running_agent_the_conversation_so_far_decides(memory: Mnemic, model: LoopbackModel) -> None:
     wish = {"content": DEPLOYS, "category": "projects", "scope": "group"}
-    for said in (HumanMessage("How do we deploy?"), SAID):
+    for said in (HumanMessage("How do we deploy?"), HumanMessage(DEPLOYS)):
         await agent(model, memory.tools(), "remember", **wish).ainvoke({"messages": [said]}, context=ANA)
 
     assert sorted(await keys(memory)) == ["group:crew", "user:ana"]
