@@ -3,11 +3,11 @@
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.memory.runtime.events import Outcome, Tracked
+from mnemic.memory.runtime.graph import hide_untracked, tracked, with_lease, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
-from mnemic.operations.run.events import Outcome, Tracked
-from mnemic.operations.run.graph import hide_untracked, tracked, with_lease, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
 from mnemic.state.identity import Identity
 

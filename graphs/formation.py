@@ -7,6 +7,10 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
+from mnemic.memory.runtime.events import Outcome, Tracked
+from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.formation.gate import gate
 from mnemic.nodes.formation.model_steps import (
     decide,
@@ -16,10 +20,6 @@ from mnemic.nodes.formation.model_steps import (
     find_similar,
 )
 from mnemic.nodes.formation.save import consolidate, save
-from mnemic.operations.run.events import Outcome, Tracked
-from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
 

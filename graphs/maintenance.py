@@ -3,10 +3,10 @@
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.memory.runtime.graph import hide_untracked, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.maintenance import maintain_agent
-from mnemic.operations.run.graph import hide_untracked, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.identity import Identity
 from mnemic.state.maintenance import MaintenanceInput, MaintenanceResult, MaintenanceState
 

@@ -3,12 +3,12 @@
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.memory.recall.query import best_similarity
+from mnemic.memory.runtime.events import Outcome, Tracked
+from mnemic.memory.runtime.graph import hide_untracked, tracked, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
-from mnemic.operations.recall import best_similarity
-from mnemic.operations.run.events import Outcome, Tracked
-from mnemic.operations.run.graph import hide_untracked, tracked, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 

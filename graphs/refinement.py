@@ -5,11 +5,11 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from mnemic.memory.runtime.events import Tracked
+from mnemic.memory.runtime.graph import hide_untracked, tracked, with_lease, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
-from mnemic.operations.run.events import Tracked
-from mnemic.operations.run.graph import hide_untracked, tracked, with_lease, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
 from mnemic.tools.refinement import refinement_tools

@@ -10,11 +10,11 @@ from langgraph.types import Checkpointer
 
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import graph as recall_graph
+from mnemic.memory.runtime.categories import Categories
+from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, with_resources
+from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
-from mnemic.operations.run.graph import AnyGraph, hide_untracked, shown, with_resources
-from mnemic.operations.run.resources import Provider, from_environment
-from mnemic.operations.run.tracing import trace_without_contents
-from mnemic.policy.categories import Categories
 from mnemic.prompts.supervise import SUBAGENTS
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorInput, SupervisorState

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mnemic.state.governance import AuditProblem, Operation, PastMemory, Rollback
     from mnemic.state.identity import Identity
     from mnemic.state.maintenance import MaintenanceRun
-    from mnemic.state.records import Found, HistoryEvent, Memory, ScopeSettings
+    from mnemic.state.records import HistoryEvent, Memory, ScopeSettings, SearchResult
     from mnemic.state.refinement import Refinement, RefinementResult
     from mnemic.state.settings import Settings
     from mnemic.state.supervisor import MemoryState, ThreadStatus
@@ -25,7 +25,6 @@ __all__ = [
     "Administration",
     "AuditProblem",
     "Corrected",
-    "Found",
     "HistoryEvent",
     "Identity",
     "MaintenanceRun",
@@ -41,6 +40,7 @@ __all__ = [
     "Remembered",
     "Rollback",
     "ScopeSettings",
+    "SearchResult",
     "Settings",
     "ThreadStatus",
     "with_memory",

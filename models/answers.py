@@ -13,8 +13,8 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from mnemic.models.chat import Call
-from mnemic.models.failures import failure_of, stated, tries
-from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, Flaw
+from mnemic.models.failures import failure_of, retry_policy, stated
+from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, ValidationIssue
 from mnemic.state.errors import ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
 
@@ -48,7 +48,7 @@ async def ask(
     left: str,
     check: str,
     begun: Callable[[], bool] = lambda: False,
-) -> tuple[AIMessage, Flaw | None, Usage]:
+) -> tuple[AIMessage, ValidationIssue | None, Usage]:
     """Return the answer, its flaw if it is not complete, and `spent` with this call added.
 
     A temporary failure is tried again, up to three requests in all, until the deadline.
@@ -71,7 +71,7 @@ async def ask(
     try:
         with call.noted():
             async with asyncio.timeout(call.deadline):
-                answer: AIMessage = await tries(call.endpoint, begun)(bound.ainvoke, list(messages))
+                answer: AIMessage = await retry_policy(call.endpoint, begun)(bound.ainvoke, list(messages))
     except openai.LengthFinishReasonError as error:
         usage = error.completion.usage
         return _LOST, CUT, _counted(spent, (usage.prompt_tokens, usage.completion_tokens, 0) if usage else None)
@@ -102,7 +102,7 @@ def is_unreasonable(answer: bytes) -> bool:
     return len(answer) >= DEGENERATE_FROM_BYTES and len(zlib.compress(answer, 1)) * DEGENERATE_RATIO < len(answer)
 
 
-def _calls_of(error: ValidationError) -> tuple[AIMessage, Flaw | None]:
+def _calls_of(error: ValidationError) -> tuple[AIMessage, ValidationIssue | None]:
     """Return the calls that langchain-core refused because their arguments are a text, a list or already an object."""
     refused = [row["input"] for row in error.errors(include_url=False) if row["loc"][-1:] == ("args",)]
     texts = [given if isinstance(given, str) else json.dumps(given) for given in refused]
@@ -126,14 +126,14 @@ def _counted(spent: Usage, tokens: tuple[int, int, int] | None) -> Usage:
     return replace(
         spent,
         calls=spent.calls + 1,
-        untold=spent.untold + (not is_reported),
+        unreported_calls=spent.unreported_calls + (not is_reported),
         input_tokens=spent.input_tokens + input_tokens,
         cached_tokens=spent.cached_tokens + cached,
         output_tokens=spent.output_tokens + output_tokens,
     )
 
 
-def _stopped(answer: AIMessage) -> Flaw | None:
+def _stopped(answer: AIMessage) -> ValidationIssue | None:
     reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
     blocks = answer.content if isinstance(answer.content, list) else []
     if answer.additional_kwargs.get("refusal") or any(

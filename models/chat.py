@@ -34,7 +34,7 @@ _MIN_MASKED_CHARS = 5
 HIDDEN: Mapping[str, Any] = MappingProxyType({"tags": ["nostream"], "disable_streaming": True})
 
 
-class UnderWay(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request to a model that has no answer yet."""
 
     step: str
@@ -54,13 +54,13 @@ class Call:
     endpoint: Endpoint
     #: Seconds for an answer, from its first request to its last token.
     deadline: float
-    _under_way: dict[object, UnderWay] = field(default_factory=dict)
+    _under_way: dict[object, PendingRequest] = field(default_factory=dict)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
         """List the request among those under way until the block ends."""
         token = object()
-        self._under_way[token] = UnderWay(self.spent.step, self.spent.model, time.monotonic())
+        self._under_way[token] = PendingRequest(self.spent.step, self.spent.model, time.monotonic())
         try:
             yield
         finally:
@@ -82,7 +82,7 @@ class ChatModels:
         self._given = given
         self._made: dict[tuple[Tier, str, bool], BaseChatModel] = {}
         self._making = threading.Lock()
-        self._under_way: dict[object, UnderWay] = {}
+        self._under_way: dict[object, PendingRequest] = {}
 
     def with_settings(self, settings: Settings) -> Self:
         """Return the models of other settings, such as those of one agent; models already made are shared.
@@ -133,7 +133,7 @@ class ChatModels:
         spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
-    def under_way(self) -> list[UnderWay]:
+    def under_way(self) -> list[PendingRequest]:
         """Return the requests that have no answer yet, the oldest first."""
         return [*self._under_way.values()]
 

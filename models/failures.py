@@ -10,15 +10,15 @@ from langchain_core import exceptions as provider
 from pydantic import SecretStr
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from mnemic.policy.text.words import word_set
+from mnemic.memory.text.words import word_set
 
 #: Requests for one answer. Most temporary failures, a rate limit or a server that restarts, pass
 #: within seconds.
-MOST_REQUESTS: Final = 3
+MAX_REQUESTS: Final = 3
 #: Seconds between requests: the first pause, the longest, and the longest that a server may request.
 FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 8.0
-_LONGEST_ASKED: Final = 60.0
+_MAX_PAUSE_LENGTH: Final = 8.0
+_MAX_ASKED_LENGTH: Final = 60.0
 #: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
 #: The request itself is at fault, not the key or the moment: most servers report a long input as a plain 400.
@@ -141,7 +141,7 @@ def stated(failure: Failure) -> str:
     return f"{failure.problem}: {failure.advice}" if failure.advice else failure.problem
 
 
-def tries(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> AsyncRetrying:
+def retry_policy(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> AsyncRetrying:
     """Return a retry policy: up to three requests if the failure is temporary.
 
     Args:
@@ -153,7 +153,7 @@ def tries(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> Asyn
         return isinstance(error, Exception) and failure_of(error, endpoint).passes and not begun()
 
     return AsyncRetrying(
-        stop=stop_after_attempt(MOST_REQUESTS),
+        stop=stop_after_attempt(MAX_REQUESTS),
         retry=retry_if_exception(may_pass),
         wait=lambda state: pause_before(state.outcome and state.outcome.exception(), state.attempt_number),
         reraise=True,
@@ -173,9 +173,9 @@ def pause_before(error: object, request: int) -> float:
             asked = float(headers.get(name, "")) * unit
         except ValueError:  # not there, or a date
             continue
-        if 0 <= asked <= _LONGEST_ASKED:
+        if 0 <= asked <= _MAX_ASKED_LENGTH:
             return asked
-    longest = min(_LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (request - 1))
+    longest = min(_MAX_PAUSE_LENGTH, FIRST_PAUSE * 2.0 ** (request - 1))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads requests, hides nothing
 
 

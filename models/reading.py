@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origi
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from mnemic.policy.text.shape import whole_characters
+from mnemic.memory.text.shape import whole_characters
 from mnemic.prompts.loader import Otherwise, StepOutput
 
 Record = TypeVar("Record", bound=StepOutput)

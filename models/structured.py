@@ -16,7 +16,7 @@ from mnemic.models.chat import ChatModels, offline
 from mnemic.models.reading import Record, candidates, read_record, without_thoughts
 from mnemic.prompts.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step, StepOutput
-from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, Flaw
+from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ _CHECK = "A wrong model or way of structured output looks the same: check MNEMIC
 
 
 async def run_step(
-    step: Step[In, Record], step_input: In, models: ChatModels, check: Callable[[Record], Flaw | None] | None = None
+    step: Step[In, Record],
+    step_input: In,
+    models: ChatModels,
+    check: Callable[[Record], ValidationIssue | None] | None = None,
 ) -> StepResult[Record]:
     """Run a step with the model of its tier, or by its rule if there is none, and count its one or two calls.
 
@@ -65,7 +68,7 @@ async def run_step(
     while True:
         answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
         result = flaw or _read(answer, step.output, is_last=bool(repairs))
-        if not isinstance(result, Flaw):
+        if not isinstance(result, ValidationIssue):
             found = check(result) if check else None
             if not found:
                 return StepResult(result, spent)
@@ -116,7 +119,7 @@ def _as_text(arguments: Any) -> str:
         return _UNREADABLE
 
 
-def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record | Flaw:
+def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record | ValidationIssue:
     """Return the record of an answer, or its first flaw.
 
     Args:
@@ -124,19 +127,19 @@ def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record |
         output: type of the record.
         is_last: accept a record of which no entry could be read.
     """
-    flaws: list[Flaw] = []
+    flaws: list[ValidationIssue] = []
     for text in _texts(answer):
         result = _record_in(text, output, is_last=is_last)
-        if not isinstance(result, Flaw):
+        if not isinstance(result, ValidationIssue):
             return result
         flaws.append(result)
     return flaws[0] if flaws else EMPTY
 
 
-def _record_in(text: str, output: type[Record], *, is_last: bool) -> Record | Flaw:
+def _record_in(text: str, output: type[Record], *, is_last: bool) -> Record | ValidationIssue:
     if is_unreasonable(text.encode(errors="replace")):
         return UNREASONABLE
-    flaws: list[Flaw] = []
+    flaws: list[ValidationIssue] = []
     for value in candidates(text, output):
         try:
             record, refused = read_record(value, output)
@@ -153,10 +156,10 @@ def _has_entries(record: StepOutput) -> bool:
     return any(value for _, value in record if isinstance(value, list))
 
 
-def _broke_schema(error: ValidationError) -> Flaw:
+def _broke_schema(error: ValidationError) -> ValidationIssue:
     named: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         # an unknown field name is part of the answer's content and must not be repeated
         place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
         named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
-    return Flaw("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named[:MAX_NAMED_PROBLEMS])))
+    return ValidationIssue("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named[:MAX_NAMED_PROBLEMS])))

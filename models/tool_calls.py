@@ -19,12 +19,12 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 from pydantic_core import from_json
 
+from mnemic.memory.text.shape import clean_text, clip_text, whole_characters
 from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import HIDDEN, ChatModels, offline
 from mnemic.models.reading import leading_object
-from mnemic.policy.text.shape import clean_text, clip_text, whole_characters
 from mnemic.prompts.refine import REFINE, RefineInput
-from mnemic.prompts.repair import FILTERED, REFUSED, Flaw
+from mnemic.prompts.repair import FILTERED, REFUSED, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import ToolCall, Turn
 
@@ -40,7 +40,7 @@ NO_NAME = "unreadable"
 #: Characters kept of the text around the calls. It helps only the model, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
 #: Maximum number of calls in one answer; a model caught in a loop makes hundreds.
-_MOST_SPOKEN: Final = 16
+_MAX_SPOKEN: Final = 16
 #: Advice if the provider refuses every request with tools.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 _AS_BEFORE: Final = "the conversation is as it was before this answer"
@@ -113,7 +113,7 @@ async def run_answer(
     if not tools:  # a call of a tool that was not offered is dropped
         return StepResult(AIMessage(answer.content, id=answer.id), spent)
     taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
-    calls = [_sent(call) for call in islice(_calls(answer, flaw, taken, streamed.broken()), _MOST_SPOKEN)]
+    calls = [_sent(call) for call in islice(_calls(answer, flaw, taken, streamed.broken()), _MAX_SPOKEN)]
     if calls != answer.tool_calls or answer.invalid_tool_calls:
         answer = AIMessage(
             whole_characters(answer.text),
@@ -135,7 +135,7 @@ def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
 
 
 def _calls(
-    answer: AIMessage, flaw: Flaw | None, taken: set[str], broken: frozenset[str] = frozenset()
+    answer: AIMessage, flaw: ValidationIssue | None, taken: set[str], broken: frozenset[str] = frozenset()
 ) -> Iterator[ToolCall]:
     """Return the calls of an answer, each with a name and an id that can be sent back.
 

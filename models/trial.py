@@ -12,10 +12,10 @@ from langchain_core.tools import tool
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
 from mnemic.models.failures import failure_of, stated
-from mnemic.models.given import NOTHING_GIVEN, Given
+from mnemic.models.overrides import NOTHING_GIVEN, ModelOverrides
+from mnemic.models.prices import cost_of
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_answer
-from mnemic.policy.prices import cost_of
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.errors import ConfigurationError, MnemicError
 from mnemic.state.kinds import Usage
@@ -25,7 +25,7 @@ from mnemic.state.settings import Settings
 _PROMPT: Final = load_prompt("try_model")
 _FACT: Final = "Ana has 3 boats. Write down whose boats they are and how many."
 _CALL: Final = "Look up what is known about boats, with the tool that you have."
-_MOST_TOKENS: Final = 2000
+_MAX_TOKENS: Final = 2000
 _TALK: Final = "Count from one to twenty, in words."
 
 
@@ -65,14 +65,14 @@ def look_up(subject: str) -> str:
     raise NotImplementedError  # it is offered, and never run
 
 
-async def try_models(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncIterator[Tried]:
+async def try_models(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) -> AsyncIterator[Tried]:
     """Try each configured model once for every capability of its tiers, then the embedder.
 
     `fast` and `slow` need structured output, `agent` needs tools and a stream. If structured output fails, the other
     methods are tried, and the note names one that works.
     """
     # few tokens, so that a model caught in a loop ends soon; a model that thinks aloud needs some
-    settings = settings.model_copy(update={"max_output_tokens": min(_MOST_TOKENS, settings.max_output_tokens)})
+    settings = settings.model_copy(update={"max_output_tokens": min(_MAX_TOKENS, settings.max_output_tokens)})
     models = ChatModels(settings, given.models)
     done: set[tuple[str, bool]] = set()
     for tier in get_args(Tier):
@@ -88,7 +88,7 @@ async def try_models(settings: Settings, given: Given = NOTHING_GIVEN) -> AsyncI
     yield await _tried(settings.embedder or "embedder", settings, lambda: _embedder(settings, given))
 
 
-async def _structured(name: str, settings: Settings, given: Given, tier: Tier) -> Tried:
+async def _structured(name: str, settings: Settings, given: ModelOverrides, tier: Tier) -> Tried:
     step = Step[_Task, Boats](_PROMPT, Boats, tier)
 
     def trying(method: StructuredOutput) -> Callable[[], Awaitable[tuple[str, Usage | None]]]:
@@ -132,7 +132,7 @@ async def _stream(models: ChatModels) -> tuple[str, Usage | None]:
     raise ConfigurationError(problem)
 
 
-async def _embedder(settings: Settings, given: Given) -> tuple[str, Usage | None]:
+async def _embedder(settings: Settings, given: ModelOverrides) -> tuple[str, Usage | None]:
     embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
     vectors = await embedder.embed(["Ana has three boats.", "The invoice is due."])
     return f"{embedder.name}, {len(vectors[0])} dimensions", None

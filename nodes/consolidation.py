@@ -6,21 +6,21 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
+from mnemic.memory.consolidation.checks import NOTHING_HOLDS, judged, typed_sentences
+from mnemic.memory.runtime.identity import identity_of, require_own_scope
+from mnemic.memory.runtime.leases import holder_of, release_lease_on_error, release_messages
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import clean_text, new_memory
+from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
-from mnemic.operations.consolidation import NOTHING_HOLDS, judged, typed_sentences
-from mnemic.operations.run.identity import identity_of, require_own_scope
-from mnemic.operations.run.leases import give_back, holder_of, release_lease_on_error
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.prices import spent_on
-from mnemic.policy.text.shape import clean_text, new_memory
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, Spent
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease, StepUsage
 from mnemic.state.identity import Identity, display_name, split_scope_key
-from mnemic.state.records import Memory, Outdated, ScopeSettings
+from mnemic.state.records import Memory, ScopeSettings, StaleMemory
 from mnemic.storage import leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -97,7 +97,7 @@ async def _due(scoped: ScopedTransaction, key: str, resources: Resources, *, for
     }
 
 
-def _told(outdated: Sequence[Outdated], taken: Sequence[Memory]) -> list[Outdated]:
+def _told(outdated: Sequence[StaleMemory], taken: Sequence[Memory]) -> list[StaleMemory]:
     """What a run is told of: not of reflections that it leaves waiting."""
     ids = {memory.id for memory in taken}
     return [row for row in outdated if not row.is_waiting or row.part_id in ids]
@@ -127,10 +127,10 @@ async def write_consolidation(
         persona=state["persona"],
     )
     usable: list[tuple[float, str]] = []
-    spent: list[Spent] = []
+    spent: list[StepUsage] = []
     for _ in range(2):
         writing = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
-        answer, used = await metered(resources, identity, writing)
+        answer, used = await track_usage(resources, identity, writing)
         spent += spent_on(used, resources.settings.model_prices)
         draft = clean_text(answer.text)
         verdict = judged(draft, step_input, resources.settings.consolidation_min_kept_share)
@@ -139,7 +139,7 @@ async def write_consolidation(
             break
         step_input = step_input._replace(draft=draft, problems=verdict.to_mend)
     if not usable:
-        await give_back(resources, identity, state["lease"], failure="unusable")
+        await release_messages(resources, identity, state["lease"], failure="unusable")
         return {
             "outcome": "refused",
             "problem": verdict.why,
@@ -176,7 +176,7 @@ async def save_consolidation(
     try:
         await resources.database.write(identity, act)
     except ConcurrentChangeError:
-        await give_back(resources, identity, lease, failure="interrupted")
+        await release_messages(resources, identity, lease, failure="interrupted")
         return {"outcome": "stale", "absorbed": 0}
     resources.events.note_count(identity, ("consolidation", "merge"), len(reflections))
     return {"outcome": "saved", "absorbed": len(reflections)}

@@ -3,8 +3,8 @@
 from langgraph.runtime import Runtime
 
 from mnemic.memory.background.maintenance.run import maintain
-from mnemic.operations.run.identity import identity_of, require_own_scope
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.identity import identity_of, require_own_scope
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.maintenance import MaintenanceInput, MaintenanceState

@@ -8,31 +8,31 @@ from functools import partial
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
+from mnemic.memory.recall.delta import SIGNS, header
+from mnemic.memory.recall.heuristics import search_reason
+from mnemic.memory.recall.query import fit_results, read_standing, search_setup, warn_of_other_vectors
+from mnemic.memory.recall.query import search as search_memories
+from mnemic.memory.runtime.embedding import is_switched, with_agents_embedder
+from mnemic.memory.runtime.graph import Node
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import clean_question, count_tokens
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.operations.embedding import is_switched, with_agents_embedder
-from mnemic.operations.recall import fit_results, read_standing, search_setup, warn_of_other_vectors
-from mnemic.operations.recall import search as search_memories
-from mnemic.operations.run.graph import Node
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.delta import SIGNS, header
-from mnemic.policy.recall.heuristics import search_reason
-from mnemic.policy.text.shape import clean_question, count_tokens
 from mnemic.prompts.memory_context import found_line, render_standing, render_turn
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallState
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
-from mnemic.state.records import Found
+from mnemic.state.records import SearchResult
 from mnemic.state.settings import Settings
 from mnemic.storage import revisions
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 #: Results are the graph's output, so they are plain JSON. Built when first used, which importing need not wait for.
-_FOUND = TypeAdapter(list[Found], config=ConfigDict(defer_build=True))
+_FOUND = TypeAdapter(list[SearchResult], config=ConfigDict(defer_build=True))
 
 
 async def read_context(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
@@ -99,7 +99,7 @@ async def search(state: RecallState, resources: Resources, runtime: Runtime[Iden
 
 async def _search(
     resources: Resources, identity: Identity, settings: Settings, request: MemoryQuery
-) -> tuple[list[Found], Degraded | None] | None:
+) -> tuple[list[SearchResult], Degraded | None] | None:
     """Return the results and how they are degraded, or None if the agent was switched to another embedder meanwhile."""
     chosen = await with_agents_embedder(resources, identity, for_recall=True)
     vector = await _vector(chosen, request.query)
@@ -153,7 +153,12 @@ async def _changes(scoped: ScopedTransaction, settings: Settings, *, standing: b
     read = await revisions.changes(scoped, session, standing=standing)
     delta = header(read, scoped.identity.user_id)
     updates = [
-        {"seq": change.seq, "event": change.event, "sign": SIGNS[change.event], "memory_id": str(change.memory_id)}
+        {
+            "revision": change.revision,
+            "event": change.event,
+            "sign": SIGNS[change.event],
+            "memory_id": str(change.memory_id),
+        }
         for change in (delta.changes if delta else ())
     ]
     return {"revision": read.revision, "updates": updates, "delta": delta}

@@ -7,14 +7,14 @@ from uuid import UUID
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
+from mnemic.memory.refinement.edits import finish
+from mnemic.memory.refinement.session import RefinementSession, first_batches, open_session
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.leases import holder_of, release_lease_on_error
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.models.prices import spent_on
 from mnemic.models.tool_calls import run_turn
-from mnemic.operations.refinement.edits import finish
-from mnemic.operations.refinement.session import RefinementSession, first_batches, open_session
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import holder_of, release_lease_on_error
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.prices import spent_on
 from mnemic.prompts.refine import COMPLETING, ENDED, RefineInput
 from mnemic.prompts.tools import UNREADABLE_CALL, not_carried_out, unknown_tool
 from mnemic.state.checking import validate
@@ -95,7 +95,7 @@ async def take_turn(
     shown = state["shown"] if turns else await session.begin_batch(ids, progress)
     models = session.resources.models.with_settings(session.settings)
     running = run_turn(_input(session, state, shown), make_tools(session), models)
-    turn, spent = await metered(session.resources, session.identity, running)
+    turn, spent = await track_usage(session.resources, session.identity, running)
     told = spent_on(spent, session.settings.model_prices)
     used: RefinementState = {"spent": told} if told else {}
     tokens = spent.input_tokens + spent.output_tokens

@@ -12,18 +12,18 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import ValidationError
 
+from mnemic.memory.explicit.correct import correctable
+from mnemic.memory.governance.retention import forgettable
+from mnemic.memory.messages.incoming import require_storable
+from mnemic.memory.messages.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
+from mnemic.memory.runtime.agent_settings import agent_settings
+from mnemic.memory.runtime.graph import AnyGraph
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.transcript import spoken, transcript, without_contents
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import clean_text
 from mnemic.models.tool_calls import run_answer
-from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.correct import correctable
-from mnemic.operations.governance.retention import forgettable
-from mnemic.operations.messages.incoming import require_storable
-from mnemic.operations.messages.transcript import spoken, transcript, without_contents
-from mnemic.operations.run.graph import AnyGraph
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
-from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.request import with_memory
 from mnemic.prompts.supervise import DECLINED, system_prompt
 from mnemic.prompts.tools import CorrectArguments, ForgetArguments
@@ -38,7 +38,7 @@ _ASKING: Final[dict[str, tuple[type[ForgetArguments], Callable[..., Awaitable[li
     "correct": (CorrectArguments, correctable),
 }
 #: Maximum number of answers with tool calls in one turn; the next answer has no tools, so that every turn ends.
-MOST_CALLING: Final = 12
+MAX_CALLING: Final = 12
 #: Importance from which consent is needed. A core memory, which every prompt shows, always needs it.
 _IMPORTANT = 4
 
@@ -79,9 +79,9 @@ async def answer(
     conversation = with_memory(said, state["memory_context"])
     turn = takewhile(lambda item: not isinstance(item, HumanMessage), reversed(state["messages"]))
     calling = sum(isinstance(item, AIMessage) and bool(item.tool_calls) for item in turn)
-    offered = tools if calling < MOST_CALLING else ()
+    offered = tools if calling < MAX_CALLING else ()
     running = run_answer(conversation, offered, resources.models.with_settings(settings))
-    message = (await metered(resources, identity, running)).output
+    message = (await track_usage(resources, identity, running)).output
     return {
         "messages": [message],
         "questions": await _questions(resources, identity, message),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from mnemic.prompts.conversation import Line, People, as_data, render_lines, single_line
 from mnemic.prompts.loader import Otherwise, Step, StepOutput, load_prompt
-from mnemic.state.records import Standing
+from mnemic.state.records import ScopeContext
 
 #: Reflections rest on what users say; so much of the rest tells what they answer. It saves a tenth of the prompt.
 _OTHERS_CHARS = 160
@@ -38,7 +38,7 @@ class ExtractionInput:
     language: str = "the language of the conversation"
     #: What each scope already holds in context, by its owner's display name: reflections and observations need not
     #: repeat that.
-    standing: tuple[tuple[str, Standing], ...] = ()
+    standing: tuple[tuple[str, ScopeContext], ...] = ()
 
     def variables(self) -> dict[str, str]:
         """The values of the prompts' slots, escaped."""

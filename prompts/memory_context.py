@@ -9,7 +9,7 @@ from mnemic.state.attribution import Attributable, attribution_for
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.kinds import long_date
 from mnemic.state.query import Bullet, Delta
-from mnemic.state.records import Found, Memory, Standing
+from mnemic.state.records import Memory, ScopeContext, SearchResult
 
 PREAMBLE = (
     "Reference material from earlier conversations, for background only: "
@@ -24,7 +24,7 @@ _ELEMENTS: dict[Scope, tuple[str, str | None]] = {
 }
 
 
-def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str], reader: str | None = None) -> str:
+def render_standing(standing: Sequence[ScopeContext], *, names: Mapping[str, str], reader: str | None = None) -> str:
     """Return the always-in-context part as a `<MemoryContext>`, or nothing if there is none.
 
     Args:
@@ -37,7 +37,7 @@ def render_standing(standing: Sequence[Standing], *, names: Mapping[str, str], r
     return _fenced(_render_scope(part, names, reader) for part in ordered)
 
 
-def render_turn(found: Sequence[Found], delta: Delta | None = None, *, reader: str | None = None) -> str:
+def render_turn(found: Sequence[SearchResult], delta: Delta | None = None, *, reader: str | None = None) -> str:
     """Return changes and search results as a `<MemoryContext>` of its own, or nothing if there are none."""
     updates = _render_updates(delta) if delta else ""
     lines = (found_line(item, reader) for item in found)
@@ -68,7 +68,7 @@ def _update_line(bullet: Bullet) -> str:
     return f"- {bullet.sign}: [{label}] {text}{signature(bullet.attribution)}{importance}"
 
 
-def _render_scope(standing: Standing, names: Mapping[str, str], reader: str | None = None) -> str:
+def _render_scope(standing: ScopeContext, names: Mapping[str, str], reader: str | None = None) -> str:
     parts = [f"- {_signed(memory, reader)}" for memory in standing.core]
     if standing.consolidation:
         parts.append(as_data(standing.consolidation.content.strip()))
@@ -88,12 +88,12 @@ def memory_line(memory: Memory, reader: str | None = None) -> str:
     return f"- [{long_date(memory.valid_from)}] {_signed(memory, reader)}"
 
 
-def found_line(found: Found, reader: str | None = None) -> str:
+def found_line(found: SearchResult, reader: str | None = None) -> str:
     """Return one search result as the context shows it to this user."""
     return f"- {dated_text(found, reader)}"
 
 
-def dated_text(found: Found, reader: str | None = None) -> str:
+def dated_text(found: SearchResult, reader: str | None = None) -> str:
     """Return one search result on one escaped line: its date, and its text or the quoted message."""
     date = long_date(found.dated)
     if found.kind == "message":

@@ -14,12 +14,12 @@ from mnemic.state.identity import Scope, display_name
 from mnemic.state.refinement import Budget, LedgerEntry, Turn
 
 #: Of the details that a new text lacks, and of the words that a session has lost.
-_MOST_NAMED: Final = 40
+_MAX_NAMED: Final = 40
 #: Of the words that an edit has lost.
-_MOST_WORDS: Final = 24
-_MOST_CHARS: Final = 80
+_MAX_WORDS: Final = 24
+_MAX_CHARS: Final = 80
 #: Of a name in a refusal, which stands outside of any fence.
-_MOST_NAME_CHARS: Final = 40
+_MAX_NAME_CHARS: Final = 40
 #: The tool that ends a session.
 COMPLETING: Final = "complete_refinement"
 ENDED: Final = "The refinement has ended."
@@ -128,9 +128,9 @@ def render_missing(details: Sequence[str], handle: int) -> str:
     """The details that a new text lacks, fenced as data: each on one line, for a quotation may be whole sentences."""
     if not details:
         return "It keeps every name, number, date and quotation."
-    lines = (" ".join(detail.split()) for detail in details[:_MOST_NAMED])
-    named = "\n".join(as_data(line if len(line) <= _MOST_CHARS else f"{line[:_MOST_CHARS]}…") for line in lines)
-    more = f" (and {len(details) - _MOST_NAMED} more)" if len(details) > _MOST_NAMED else ""
+    lines = (" ".join(detail.split()) for detail in details[:_MAX_NAMED])
+    named = "\n".join(as_data(line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]}…") for line in lines)
+    more = f" (and {len(details) - _MAX_NAMED} more)" if len(details) > _MAX_NAMED else ""
     return (
         f"It lacks{more}:\n<missing>\n{named}\n</missing>\nPut back what still holds: update_memory with id {handle}."
     )
@@ -146,7 +146,7 @@ def render_lost(words: Sequence[str], *, most: int, who: str = "No memory says a
     """
     if not words:
         return ""
-    named = as_data("; ".join(word[:_MOST_CHARS] for word in words[:most]))
+    named = as_data("; ".join(word[:_MAX_CHARS] for word in words[:most]))
     more = f" (and {len(words) - most} more)" if len(words) > most else ""
     mend = "Put each back in the same word, unless it only tells that something was said; the rarest come first."
     return f"{who}{more}:\n<lost>\n{named}\n</lost>\n{mend}"
@@ -155,7 +155,7 @@ def render_lost(words: Sequence[str], *, most: int, who: str = "No memory says a
 def before_the_end(words: Sequence[str], core: Sequence[LedgerEntry], target: int) -> str:
     """The answer to a wish to end while there is room for words that the session has lost."""
     return (
-        f"Not ended yet. {render_lost(words, most=_MOST_NAMED)} There is room for it. "
+        f"Not ended yet. {render_lost(words, most=_MAX_NAMED)} There is room for it. "
         f"Then call {COMPLETING} again. {usage(core, target)}"
     )
 
@@ -196,7 +196,7 @@ def _about(group: Sequence[LedgerEntry]) -> str:
 
 
 def _name(group: Sequence[LedgerEntry]) -> str:
-    return single_line(group[0].subject[:_MOST_NAME_CHARS])
+    return single_line(group[0].subject[:_MAX_NAME_CHARS])
 
 
 def usage(core: Sequence[LedgerEntry], target: int) -> str:
@@ -213,7 +213,7 @@ def deleted(number: int, left: int, words: Sequence[str]) -> str:
         left: how many more may be removed.
         words: telling ones that no memory says any more.
     """
-    return f"[{number}] is deleted. You may remove {left} more. {render_lost(words, most=_MOST_WORDS)}".rstrip()
+    return f"[{number}] is deleted. You may remove {left} more. {render_lost(words, most=_MAX_WORDS)}".rstrip()
 
 
 def changed(
@@ -237,7 +237,7 @@ def changed(
     sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
     details = render_missing(missing, new.handle)
-    lacking = render_lost(words, most=_MOST_WORDS, who="It does not say any more")
+    lacking = render_lost(words, most=_MAX_WORDS, who="It does not say any more")
     return f"{became}: {sizes}{losing} {details} {lacking}".rstrip()
 
 

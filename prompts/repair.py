@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class Flaw(NamedTuple):
+class ValidationIssue(NamedTuple):
     """Why an answer cannot be used."""
 
     #: For errors and logs: nothing of the answer is in it.
@@ -15,13 +15,15 @@ class Flaw(NamedTuple):
     is_partial: bool = False
 
 
-BROKEN: Final = Flaw("broken JSON", "it was not one complete JSON object.")
-EMPTY: Final = Flaw("an empty answer", "it was empty.")
-REFUSED: Final = Flaw("a refusal", "you refused. Nothing is asked but this record; leave out what you must.")
-CUT: Final = Flaw("cut off at the output limit", "it was cut off. Write much less.")
-FILTERED: Final = Flaw("stopped by the content filter", "it was stopped by a content filter. Leave that out.")
-UNREASONABLE: Final = Flaw("far too long, or one thing repeated", "it was far too long or repeated itself.")
-NOTHING: Final = Flaw(
+BROKEN: Final = ValidationIssue("broken JSON", "it was not one complete JSON object.")
+EMPTY: Final = ValidationIssue("an empty answer", "it was empty.")
+REFUSED: Final = ValidationIssue("a refusal", "you refused. Nothing is asked but this record; leave out what you must.")
+CUT: Final = ValidationIssue("cut off at the output limit", "it was cut off. Write much less.")
+FILTERED: Final = ValidationIssue(
+    "stopped by the content filter", "it was stopped by a content filter. Leave that out."
+)
+UNREASONABLE: Final = ValidationIssue("far too long, or one thing repeated", "it was far too long or repeated itself.")
+NOTHING: Final = ValidationIssue(
     "nothing, and no word that there is nothing",
     "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
 )

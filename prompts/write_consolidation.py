@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from mnemic.prompts.conversation import as_data, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.identity import Scope
-from mnemic.state.records import Memory, Outdated
+from mnemic.state.records import Memory, StaleMemory
 
 #: What is told of a draft that was not accepted.
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
@@ -16,7 +16,7 @@ TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed. Drop 
 TOO_LITTLE: Final = "It keeps next to nothing of the text and the reflections. Write down all that still holds."
 STILL_SAID: Final = "It still says what is no longer true: {texts}"
 #: Details named to the model; more of them would drown the rest.
-MOST_DETAILS: Final = 40
+MAX_DETAILS: Final = 40
 
 #: What a text of each scope is made of, in this order; a part that has nothing is left out.
 _PARTS: Final[dict[Scope, str]] = {
@@ -43,7 +43,7 @@ class WriteConsolidationInput(NamedTuple):
     #: When the present text was written.
     written: date | None = None
     #: What no longer holds of what was told.
-    outdated: Sequence[Outdated] = ()
+    outdated: Sequence[StaleMemory] = ()
     #: Who the agent is, for its own text.
     persona: str = ""
     #: A draft that was not accepted, and why.
@@ -70,7 +70,7 @@ class WriteConsolidationInput(NamedTuple):
         }
 
 
-def _ended(row: Outdated) -> str:
+def _ended(row: StaleMemory) -> str:
     now = f"; now: {single_line(row.now)}" if row.now else ""
     return f"- no longer true: {single_line(row.content)} (since {row.since:%Y-%m-%d}){now}"
 

@@ -17,15 +17,16 @@ from mnemic.graphs.maintenance import build_maintenance
 from mnemic.graphs.recall import build_recall
 from mnemic.graphs.refinement import build_refinement
 from mnemic.graphs.supervisor import SupervisorGraph, build_supervisor
+from mnemic.memory.background import reembedding
 from mnemic.memory.background.maintenance.run import list_runs, maintain
-from mnemic.operations import embedding, reembedding
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.operations.messages.incoming import HostMessage
-from mnemic.operations.run.graph import run_graph, run_leased
-from mnemic.operations.run.resources import Provider, Resources
-from mnemic.operations.turn import form_later, form_pending, formation_name, observe
-from mnemic.policy.categories import Categories
+from mnemic.memory.governance import rollback
+from mnemic.memory.messages.incoming import HostMessage
+from mnemic.memory.messages.turn import form_later, form_pending, formation_name, observe
+from mnemic.memory.runtime import embedding
+from mnemic.memory.runtime.categories import Categories
+from mnemic.memory.runtime.graph import run_graph, run_leased
+from mnemic.memory.runtime.principal import Principal
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.state.checking import Limit, Seq, check_arguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationResult, FormationOutput, Lease, RecallOutput, SearchMode
@@ -272,5 +273,5 @@ class Conversation(MemoryBase):
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:
         """Return the refinements of the identity's scope keys, newest first: figures only."""
-        actor = Actor(self.resources.database, identity, identity.scope_keys)
+        actor = Principal(self.resources.database, identity, identity.scope_keys)
         return await rollback.list_refinements(actor, limit=limit)

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from pydantic import SkipValidation
 
-from mnemic.operations.correct import correct
-from mnemic.operations.governance.retention import forget
-from mnemic.operations.recall import count_messages, list_memories, list_messages, memory_history, updates_since
-from mnemic.operations.recall import query as run_query
-from mnemic.operations.remember import remember, remember_procedure
-from mnemic.operations.update import update
+from mnemic.memory.explicit.correct import correct
+from mnemic.memory.explicit.remember import remember, remember_procedure
+from mnemic.memory.explicit.update import update
+from mnemic.memory.governance.retention import forget
+from mnemic.memory.recall.query import count_messages, list_memories, list_messages, memory_history, updates_since
+from mnemic.memory.recall.query import query as run_query
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.checking import AnyId, Limit, Seq, Time, check_arguments, to_uuid, validate
 from mnemic.state.formation import (
@@ -24,7 +24,7 @@ from mnemic.state.formation import (
 from mnemic.state.identity import AnyIdentity, HostId, Scope
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
-from mnemic.state.records import Found, HistoryEvent, Memory, Message
+from mnemic.state.records import HistoryEvent, Memory, Message, SearchResult
 
 
 class ExplicitMemory(MemoryBase):
@@ -43,7 +43,7 @@ class ExplicitMemory(MemoryBase):
         top_k: int = METHOD_TOP_K,
         threshold: float | None = None,
         budget_tokens: int | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """Return the memories and messages that fit a question best, best first, with the parts of their scores.
 
         At most two related memories may follow (`related_to`).

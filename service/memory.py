@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from pydantic import SkipValidation
 
-from mnemic.models.chat import UnderWay
-from mnemic.models.given import taken_apart
-from mnemic.operations import agent_settings, stats, usage
-from mnemic.operations.governance import audit, retention, rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.operations.run.resources import open_resources
+from mnemic.memory.governance import audit, retention, rollback, stats
+from mnemic.memory.runtime import agent_settings, usage
+from mnemic.memory.runtime.principal import Principal
+from mnemic.memory.runtime.resources import open_resources
+from mnemic.models.chat import PendingRequest
+from mnemic.models.overrides import split_overrides
 from mnemic.service.conversation import Conversation
 from mnemic.service.explicit_memory import ExplicitMemory
 from mnemic.service.governance.time_machine import TimeMachine
@@ -50,7 +50,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             ConfigurationError: a setting does not fit.
             MnemicError: the database or the embedder is not available; the message has the remedy.
         """
-        named, given = taken_apart(settings)
+        named, given = split_overrides(settings)
         async with open_resources(Settings(**named), given) as resources:
             memory = cls(resources)
             if not resources.settings.background:
@@ -69,7 +69,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         resources, database = self.resources, describe_database(self.settings)
         return f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; database: {database}"
 
-    def under_way(self) -> list[UnderWay]:
+    def under_way(self) -> list[PendingRequest]:
         """Return the requests to chat models that have no answer yet, the oldest first: for a sign of life."""
         return self.resources.models.under_way()
 
@@ -161,8 +161,8 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
 
     # -- governance of memories of the identity's user and session; `Administration` has that of all others
 
-    def _acting(self, whose: Identity) -> Actor:
-        return Actor.person(self.resources.database, to_identity(whose))
+    def _acting(self, whose: Identity) -> Principal:
+        return Principal.person(self.resources.database, to_identity(whose))
 
     @check_arguments
     async def shared(self, identity: AnyIdentity, *, limit: Limit = 1000) -> list[Memory]:
@@ -203,7 +203,7 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
         A memory erased since is a row with the state `purged` and without content.
 
         Args:
-            moment: as in `restore`; a seq within an operation is taken literally.
+            moment: as in `restore`; a revision within an operation is taken literally.
             with_closed: those too that were superseded, absorbed or soft-deleted by then.
 
         Raises:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from mnemic.operations.run.events import BUCKETS, EventLog
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.events import BUCKETS, EventLog
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.events import Figure
 from mnemic.storage.events import service_figures

@@ -10,8 +10,8 @@ from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.runner import run_job
 from mnemic.memory.background.sweep import sweep
 from mnemic.memory.background.work import JobGraphs, Work
-from mnemic.operations.run.background import frames_of
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.background import frames_of
+from mnemic.memory.runtime.resources import Resources
 from mnemic.storage.queue import PACE, Pace, open_queue
 
 _LOG = logging.getLogger("mnemic")

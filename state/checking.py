@@ -44,7 +44,7 @@ _REASONS = {
     "extra_forbidden": "there is nothing of this name",
     "tuple_type": "is a list",
 }
-_LONGEST_NAME = 64
+_MAX_NAME_LENGTH = 64
 
 
 def check_arguments(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -134,7 +134,7 @@ def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
     try:
         return read(value)
     except ValidationError:
-        raise ValueError("a seq of the history, or a datetime with its zone") from None
+        raise ValueError("a revision of the history, or a datetime with its zone") from None
 
 
 def _to_time(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -171,7 +171,7 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
 
 def field_name(part: int | str) -> str:
     """Return a field's name for a message; the name of an unknown field may be any text."""
-    is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _LONGEST_NAME)
+    is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _MAX_NAME_LENGTH)
     return str(part) if is_name else "an unknown field"
 
 

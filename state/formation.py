@@ -18,7 +18,7 @@ class Inbox(NamedTuple):
     #: All that are pending, those beyond this batch included.
     pending: int
     #: Those of them that only a retry takes.
-    set_aside: int
+    quarantined: int
     #: All messages of the session, formed ones included.
     session_messages: int
     #: Time since the session's last message.
@@ -53,7 +53,7 @@ class SimilarFact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeat:
+class DuplicateDraft:
     """A new memory that was dropped because it is known."""
 
     new: NewMemory
@@ -64,7 +64,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class Coverage:
     """Which messages of a run are accounted for. What is not keeps its words."""
 
     #: Messages that a stored or known memory rests on.
@@ -75,7 +75,7 @@ class Account:
     nothing_else: bool | None = None
 
 
-class Twin(NamedTuple):
+class ExactDuplicate(NamedTuple):
     """The living memory that says what a new one says."""
 
     new_id: UUID

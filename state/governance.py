@@ -39,7 +39,7 @@ class AuditProblem:
     problem: Problem
     #: None: a line of a file with anchors that names nobody.
     agent_id: str | None
-    seq: int | None = None
+    revision: int | None = None
     memory_id: UUID | None = None
     #: The line of the file with anchors.
     line: int | None = None
@@ -54,7 +54,7 @@ class AuditProblem:
 class Head:
     """The newest row of an agent's history."""
 
-    seq: int
+    revision: int
     hash: bytes
 
 
@@ -76,13 +76,13 @@ class Operation:
 
     op_id: UUID
     #: The seqs of its first and its last visible row.
-    first_seq: int
-    last_seq: int
+    first_revision: int
+    last_revision: int
     ts: datetime
     actor: str
     actor_kind: str
     #: Who brought words of somebody else that were formed in it.
-    brought_by: list[str]
+    submitted_by: list[str]
     reason: str
     session_id: str | None
     undo_of: UUID | None
@@ -161,7 +161,7 @@ class PlanRow(NamedTuple):
     after: State | None
     version: int
     #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
-    seq: int
+    revision: int
     is_orphan: bool
     #: When its turn is: what closes (0, 1), then what swaps places (2), then what comes back (3). None: a relation's.
     turn: int | None

@@ -15,10 +15,10 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.formation import Account, Repeat, SimilarFact
+from mnemic.state.formation import Coverage, DuplicateDraft, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
 from mnemic.state.query import BudgetTokens, Delta
-from mnemic.state.records import Found, Memory, Message, NewMemory, Outdated, Standing, Supersession
+from mnemic.state.records import Memory, Message, NewMemory, ScopeContext, SearchResult, StaleMemory, Supersession
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -45,7 +45,7 @@ class Lease(NamedTuple):
     holder: UUID
 
 
-class Spent(TypedDict):
+class StepUsage(TypedDict):
     """Usage of one step of a run."""
 
     step: str
@@ -57,12 +57,12 @@ class Spent(TypedDict):
     cached_tokens: int
     output_tokens: int
     #: Calls without a reported number of tokens.
-    untold: int
+    unreported_calls: int
     #: US dollars; None without a price of the model, or if tokens were not reported.
     cost: float | None
 
 
-def join_spent(old: list[Spent], new: list[Spent]) -> list[Spent]:
+def join_spent(old: list[StepUsage], new: list[StepUsage]) -> list[StepUsage]:
     """Join the usage of a run's steps; an empty list resets it, since a server's thread keeps the last run's."""
     return [*old, *new] if new else []
 
@@ -78,7 +78,7 @@ class ConsolidationResult(TypedDict, total=False):
     kept_share: float
     #: Reason of a refused text.
     problem: Literal["too_long", "empty", "degenerate", "outdated", "lossy"] | None
-    spent: Annotated[list[Spent], join_spent]
+    spent: Annotated[list[StepUsage], join_spent]
 
 
 class FormationInput(TypedDict, total=False):
@@ -112,7 +112,7 @@ class FormationOutput(TypedDict, total=False):
     #: Messages of the session that still wait for formation.
     pending: int
     #: Messages among them without a usable answer of the model; a retry takes them.
-    set_aside: int
+    quarantined: int
     #: Stored memories by kind.
     stored: dict[str, int]
     superseded: int
@@ -123,9 +123,9 @@ class FormationOutput(TypedDict, total=False):
     #: Refused drafts by reason; `unrelated` counts stored facts that a decision named without being offered them.
     refused: Annotated[dict[str, int], add_counts]
     #: Formed messages that no memory and no statement of the model covers; their words are kept.
-    unaccounted: int
+    uncovered_messages: int
     #: Usage of the formation's own steps, without its consolidations.
-    spent: Annotated[list[Spent], join_spent]
+    spent: Annotated[list[StepUsage], join_spent]
     consolidations: Annotated[list[ConsolidationResult], join_results]
 
 
@@ -135,7 +135,7 @@ class FormationState(FormationInput, FormationOutput, total=False):
     #: The run's lease on the session.
     lease: Annotated[Lease, UntrackedValue]
     #: Revision of the agent's history before the first read.
-    read_seq: int
+    read_revision: int
     #: Settings that the agent overrides, with the guidance of its scopes for the extractor.
     overrides: dict[str, Any]
     guidance: Text
@@ -157,10 +157,10 @@ class FormationState(FormationInput, FormationOutput, total=False):
     #: Stored facts that a new fact may change, by the id of the new one; each pair needs a decision.
     candidates: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
     closing: Annotated[list[Supersession], UntrackedValue]
-    repeats: Annotated[list[Repeat], UntrackedValue]
+    repeats: Annotated[list[DuplicateDraft], UntrackedValue]
     #: Reflections and the episode.
     reflections: Annotated[list[NewMemory], UntrackedValue]
-    account: Annotated[Account, UntrackedValue]
+    account: Annotated[Coverage, UntrackedValue]
     #: Scope keys with a due consolidation.
     due: list[str]
 
@@ -182,7 +182,7 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
     current: Annotated[Memory | None, UntrackedValue]
     reflections: Annotated[list[Memory], UntrackedValue]
     #: Outdated sources of these texts.
-    outdated: Annotated[list[Outdated], UntrackedValue]
+    outdated: Annotated[list[StaleMemory], UntrackedValue]
     text: Text
     owner: Text
     #: The agent's persona; empty for another scope, or without one.
@@ -230,7 +230,7 @@ class RecallOutput(TypedDict, total=False):
     #: Up to where changes were announced to the session, to be passed on to `observe` once the turn is answered; None:
     #: nobody asked for them.
     revision: int | None
-    #: Every change since the session's last recall, without a text: seq, event, sign, memory_id.
+    #: Every change since the session's last recall, without a text: revision, event, sign, memory_id.
     updates: Rows
     #: Scope keys with a core memory above its budget, for which a refinement is recommended.
     over_budget: list[str]
@@ -241,8 +241,8 @@ class RecallState(RecallInput, RecallOutput, total=False):
 
     #: Settings that the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
-    standing: Annotated[Sequence[Standing], UntrackedValue]
+    standing: Annotated[Sequence[ScopeContext], UntrackedValue]
     #: The search results that fit, best first.
-    found: Annotated[Sequence[Found], UntrackedValue]
+    found: Annotated[Sequence[SearchResult], UntrackedValue]
     #: The delta header, if there is one.
     delta: Annotated[Delta | None, UntrackedValue]

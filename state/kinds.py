@@ -45,7 +45,7 @@ class Usage:
     cached_tokens: int = 0
     output_tokens: int = 0
     #: Calls whose tokens the provider, or its client, did not tell.
-    untold: int = 0
+    unreported_calls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.graphs import Spent
+from mnemic.state.graphs import StepUsage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class MaintenanceRun:
     counts: dict[str, int]
     #: Names of the steps that failed; the next run does them again.
     failed: list[str]
-    spent: list[Spent]
+    spent: list[StepUsage]
 
 
 class MaintenanceInput(TypedDict, total=False):
@@ -42,7 +42,7 @@ class MaintenanceResult(TypedDict, total=False):
     run_id: str
     is_dry_run: bool
     counts: dict[str, int]
-    spent: list[Spent]
+    spent: list[StepUsage]
 
 
 class MaintenanceState(MaintenanceInput, MaintenanceResult, total=False):

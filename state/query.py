@@ -135,7 +135,7 @@ Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−delet
 class Change(NamedTuple):
     """One audited change of one memory."""
 
-    seq: int
+    revision: int
     event: Event
     memory_id: UUID
     category: str

@@ -38,7 +38,7 @@ class Message:
     #: At the offset that came with the message, or that of the person's time zone.
     said_at: datetime
     #: The actor of the run that observed it, who need not have said it.
-    brought_by: str | None = None
+    submitted_by: str | None = None
     #: Of a new attachment, the id of its message.
     attached_to: UUID | None = None
 
@@ -146,7 +146,7 @@ class Supersession(NamedTuple):
     until: datetime | None
 
 
-class Outdated(NamedTuple):
+class StaleMemory(NamedTuple):
     """A fact that no longer holds, and a reflection that rests on the same words."""
 
     #: The reflection, in which scope key, what it says, and whether no consolidation has taken it in yet.
@@ -222,7 +222,7 @@ class ScopeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ScopeContext:
     """The always-in-context part of one scope key."""
 
     scope_key: str
@@ -254,13 +254,13 @@ class Standing:
         return [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
 
 
-class StandingPart(NamedTuple):
+class ContextPart(NamedTuple):
     """All that is always in context for the visible scope keys."""
 
     #: What the agent overrides of the settings; read along, for a recall has no statement to spare.
     overrides: dict[str, Any]
     #: In the order of the transaction's scope keys; empty ones are left out.
-    scopes: tuple[Standing, ...]
+    scopes: tuple[ScopeContext, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +279,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchResult:
     """One search result: a memory, or a message that was kept as a source."""
 
     item_id: UUID
@@ -324,14 +324,14 @@ class Found:
 class HistoryEvent:
     """One audited change of one memory."""
 
-    seq: int
+    revision: int
     op_id: UUID
     event: str
     memory_id: UUID | None
     scope_key: str | None
     actor: str
     #: Who brought words of somebody else that it was formed from.
-    brought_by: list[str] = field(default_factory=list)
+    submitted_by: list[str] = field(default_factory=list)
     reason: str
     session_id: str | None
     ts: datetime

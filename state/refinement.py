@@ -9,7 +9,7 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from mnemic.state.graphs import Lease, Spent, join_spent
+from mnemic.state.graphs import Lease, StepUsage, join_spent
 from mnemic.state.kinds import Kind
 
 #: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
@@ -115,7 +115,7 @@ class RefinementResult(TypedDict, total=False):
     steps: int
     journal_id: str | None
     #: By each turn of this run; what an earlier one used that was broken off is not among it.
-    spent: Annotated[list[Spent], join_spent]
+    spent: Annotated[list[StepUsage], join_spent]
 
 
 class RefinementInput(TypedDict, total=False):

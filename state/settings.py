@@ -150,7 +150,7 @@ class Settings(ModelSettings):
     #: three steps with a healthy model takes a minute.
     lease_seconds: PositiveInt = 600
     #: Unusable answers before a message is set aside; the last of them to this message alone.
-    tries: PositiveInt = 5
+    retry_policy: PositiveInt = 5
     #: The wait after a failure; four times as long after each further one, up to the longest.
     retry_seconds: PositiveInt = 60
     longest_retry_seconds: PositiveInt = 3600
@@ -240,9 +240,9 @@ class Settings(ModelSettings):
     thread_prune_days: Own[Annotated[int, Field(ge=1, le=36_500)] | None] = None
 
     # -- recall
-    #: Categories and allowlists, in the form of `policy/categories.yaml`. None: that file.
+    #: Categories and allowlists, in the form of `memory/runtime/categories.yaml`. None: that file.
     categories_file: Path | None = None
-    #: Phrases that ask for a recall, laid over `policy/recall/requests.yaml` language by language. None: that file.
+    #: Phrases that ask for a recall, laid over `memory/recall/requests.yaml` language by language. None: that file.
     recall_requests_file: Path | None = None
     #: Facts that are always in context take of it what the other standing texts leave.
     standing_tokens: PositiveInt = 8000

@@ -61,7 +61,7 @@ def has_unread(connection: AsyncConnection[Any]) -> bool:
     return bool(unread.poll(0))
 
 
-class PatientConnection(AsyncConnection[Any]):
+class TimeoutConnection(AsyncConnection[Any]):
     """Hangs up on a server that says nothing for longer than it was given; what waited gets an OperationalError.
 
     The server's own limits do not hold where the server is frozen or the network swallows everything, and to cancel
@@ -186,7 +186,7 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
     )
 
 
-async def configure(pooler: str, connection: PatientConnection) -> None:
+async def configure(pooler: str, connection: TimeoutConnection) -> None:
     """Makes a new connection ready, as the setting of poolers says."""
     await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
     if pooler == "transaction" or (pooler == "auto" and await is_pooled(connection)):
@@ -228,8 +228,8 @@ async def pooler_mode(dsn: str) -> PoolerMode | None:
     return "transaction" if len(seen[0] | seen[1]) < 2 or max(map(len, seen)) > 1 else "session"
 
 
-async def _connect(dsn: str) -> PatientConnection:
-    return await PatientConnection.connect(dsn, autocommit=True, prepare_threshold=None, **connection_options(dsn))
+async def _connect(dsn: str) -> TimeoutConnection:
+    return await TimeoutConnection.connect(dsn, autocommit=True, prepare_threshold=None, **connection_options(dsn))
 
 
 async def _process(connection: AsyncConnection[Any]) -> int:

@@ -18,7 +18,7 @@ from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.process import OwnProcess
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import PatientConnection, RecallQueue, configure, connection_options
+from mnemic.storage.connection import RecallQueue, TimeoutConnection, configure, connection_options
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import ScopedTransaction, array_text
 
@@ -69,7 +69,7 @@ _THREADS_AT_ONCE: LiteralString = (
 _CATALOG: LiteralString = "begin isolation level repeatable read read only;" + _WITHIN
 
 
-class Within(TypedDict, total=False):
+class TransactionScope(TypedDict, total=False):
     """What exists in a transaction, where that is not the identity's scope keys with every category."""
 
     #: Further scope keys, for a formation: those of the session's other speakers; for an administrator those concerned.
@@ -102,7 +102,7 @@ class Database:
         #: For a library that insists on one; what it does with it goes through `threads`.
         self.pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             revived,
-            connection_class=PatientConnection,
+            connection_class=TimeoutConnection,
             kwargs=connection_options(dsn),
             min_size=1,
             max_size=settings.pool_size,
@@ -154,7 +154,7 @@ class Database:
 
     @asynccontextmanager
     async def scoped(
-        self, identity: Identity, *, for_recall: bool = False, **within: Unpack[Within]
+        self, identity: Identity, *, for_recall: bool = False, **within: Unpack[TransactionScope]
     ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
 
@@ -197,7 +197,7 @@ class Database:
         self,
         identity: Identity,
         act: Callable[[ScopedTransaction], Awaitable[Result]],
-        **within: Unpack[Within],
+        **within: Unpack[TransactionScope],
     ) -> Result:
         """What `act` returns, once its transaction is committed.
 
@@ -279,7 +279,7 @@ class Database:
             await connection.commit()
 
     @asynccontextmanager
-    async def _connected(self, patience: float) -> AsyncIterator[PatientConnection]:
+    async def _connected(self, patience: float) -> AsyncIterator[TimeoutConnection]:
         """A connection whose statements take so many seconds at most; its errors are typed."""
         self._process.require()
         try:
@@ -291,7 +291,7 @@ class Database:
         except (Error, UnicodeEncodeError) as error:
             raise typed_error(error) from None
 
-    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> PatientConnection:
+    async def _borrow(self, borrowed: AsyncExitStack, patience: float) -> TimeoutConnection:
         """A connection, waited for longer than patience where others are served meanwhile: the database is not away."""
         longest = self.settings.pool_timeout_seconds
         last = monotonic() + longest
@@ -303,7 +303,7 @@ class Database:
                 if monotonic() >= last or not self._recalls.has_served_since(asked_at):
                     raise
 
-    async def _still_there(self, connection: PatientConnection) -> None:
+    async def _still_there(self, connection: TimeoutConnection) -> None:
         """Keeps connections that the server has ended from the next transaction; asks only where a goodbye can be read.
 
         Each idle connection of a restarted server would cost somebody an error otherwise, and a failed run its lease.

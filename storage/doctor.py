@@ -8,9 +8,9 @@ from typing import Final
 from mnemic.state.errors import DatabaseSetupError
 from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
-from mnemic.storage.offences import Offence, find_offences
 from mnemic.storage.schema import QUEUE_SCHEMA, QUEUE_TABLES, RULES, SERVICE_ROLE
 from mnemic.storage.transaction import load_statements
+from mnemic.storage.violations import SchemaViolation, find_offences
 
 _SQL = load_statements("doctor")
 #: Functions and policies are in the package, and made anew where the record of them is gone.
@@ -113,7 +113,7 @@ async def require_sound(database: Database) -> None:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
-def _remedy(offences: Sequence[Offence], advice: str) -> str:
+def _remedy(offences: Sequence[SchemaViolation], advice: str) -> str:
     """What was found and what to do: the statements that mend it, and the advice where there is none."""
     statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
     mended = ", ".join(offence for offence, statement in offences if statement)

@@ -73,7 +73,7 @@ async def erase(
     )
 
 
-async def foretell(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
+async def preview(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
     """What `erase` would take and leave: its plan, which is not kept."""
     async with database.scoped(who) as scoped:
         begun = await _begin(scoped, keys)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from mnemic.policy.governance.audit import ChainRow, first_hash
+from mnemic.memory.governance.chain import ChainRow, first_hash
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
@@ -20,7 +20,7 @@ from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("history")
 #: Operations that the history of their undoing names by their ids.
-MOST_NAMED = 20
+MAX_NAMED = 20
 
 
 async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
@@ -37,7 +37,7 @@ async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
 
 
 async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
-    """As administrator: all that is wrong with the agent's history, by seq.
+    """As administrator: all that is wrong with the agent's history, by revision.
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
@@ -47,12 +47,12 @@ async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
 async def head(scoped: ScopedTransaction) -> Head:
     """The newest row of the agent's history; where there is none, what the first one will follow."""
     found = await scoped.rows(Head, _SQL["head"], {})
-    return found[0] if found else Head(seq=0, hash=first_hash(scoped.identity.agent_id))
+    return found[0] if found else Head(revision=0, hash=first_hash(scoped.identity.agent_id))
 
 
-async def hashes(scoped: ScopedTransaction, seqs: Sequence[int]) -> dict[int, bytes]:
+async def hashes(scoped: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
-    return dict(await scoped.tuples(_SQL["hashes"], {"seqs": list(seqs)}))
+    return dict(await scoped.tuples(_SQL["hashes"], {"revisions": list(revisions)}))
 
 
 async def agents(database: Database) -> list[str]:
@@ -150,7 +150,7 @@ async def plan_unshare(scoped: ScopedTransaction, shared: Shared, *, cascade: bo
 def _undoing(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> dict[str, Any]:
     names = sorted(str(op_id) for op_id in ops)
     # as the history names what was undone, in each of its rows: many by a digest
-    undone = names if len(names) <= MOST_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
+    undone = names if len(names) <= MAX_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
     return {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
 
 
@@ -158,14 +158,16 @@ async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | dateti
     """What giving a scope key back the memories that it had at a moment means; reads only.
 
     Raises:
-        InvalidInputError: the history has not come so far, or the seq lies within an operation, which is restored whole
-            or not at all.
+        InvalidInputError: the history has not come so far, or the revision lies within an operation, which is
+            restored whole or not at all.
     """
-    seq = await seq_of(scoped, key, moment)
-    ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "seq": seq})
+    revision = await revision_of(scoped, key, moment)
+    ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "revision": revision})
     if is_divided:
-        raise InvalidInputError(f"{seq} lies within an operation: name its last_seq, or what is before its first_seq")
-    return await _plan(scoped, None if administers else [key], None, {"seq": seq, "key": key})
+        raise InvalidInputError(
+            f"{revision} lies within an operation: name its last_revision, or what is before its first_revision"
+        )
+    return await _plan(scoped, None if administers else [key], None, {"revision": revision, "key": key})
 
 
 async def _plan(
@@ -185,24 +187,24 @@ async def take_step(
         left: changes that remain after it.
     """
     changed = [row for row in step if row.part == "change"]
-    changes = [[getattr(row, name) for row in changed] for name in ("memory_id", "version", "seq", "is_orphan")]
-    links = [row.seq for row in step if row.part == "relation"]
+    changes = [[getattr(row, name) for row in changed] for name in ("memory_id", "version", "revision", "is_orphan")]
+    links = [row.revision for row in step if row.part == "relation"]
     ((is_done,),) = await scoped.call_with_head(
         "roll_back", plan.keys, *changes, links, Jsonb(plan.request), whole, left, op_id, scoped.identity.actor
     )
     return bool(is_done)
 
 
-async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) -> int:
-    """The seq that a moment means: itself, or where the scope key's history stood at that time.
+async def revision_of(scoped: ScopedTransaction, key: str, moment: int | datetime) -> int:
+    """The revision that a moment means: itself, or where the scope key's history stood at that time.
 
     Raises:
         InvalidInputError: the history has not come so far.
     """
     if isinstance(moment, datetime):
-        ((seq,),) = await scoped.tuples(_SQL["seq_at"], {"key": key, "moment": moment})
-        return int(seq)
-    newest = (await head(scoped)).seq
+        ((revision,),) = await scoped.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
+        return int(revision)
+    newest = (await head(scoped)).revision
     if moment > newest:
         raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
     return moment
@@ -210,12 +212,14 @@ async def seq_of(scoped: ScopedTransaction, key: str, moment: int | datetime) ->
 
 async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
     """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
-    seq = await seq_of(scoped, key, moment)
-    values = {"key": key, "seq": seq, "with_closed": with_closed}
+    revision = await revision_of(scoped, key, moment)
+    values = {"key": key, "revision": revision, "with_closed": with_closed}
     return await scoped.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
 async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
-    seq = await seq_of(scoped, key, moment)
-    return await scoped.rows(PastMemory, "select * from as_of_blind(%(key)s, %(seq)s)", {"key": key, "seq": seq})
+    revision = await revision_of(scoped, key, moment)
+    return await scoped.rows(
+        PastMemory, "select * from as_of_blind(%(key)s, %(revision)s)", {"key": key, "revision": revision}
+    )

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 from psycopg.types.json import Jsonb
 
-from mnemic.policy.formation.triggers import believed
+from mnemic.memory.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.identity import Identity
@@ -22,7 +22,7 @@ _SQL = load_statements("inbox")
 #: the event loop 10 ms.
 _PART, _PART_CHARS = 500, 1_000_000
 #: Fields of `Inbox` that each row of the statement `pending` repeats.
-_INBOX_FIGURES = ("pending", "set_aside", "session_messages", "idle")
+_INBOX_FIGURES = ("pending", "quarantined", "session_messages", "idle")
 
 
 async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
@@ -52,7 +52,7 @@ async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence
         # of several under one id the first counts
         contents = {message.id: message.content for message in reversed(part)}
         for message_id in edited:
-            edit = {"id": message_id, "content": contents[message_id], "brought_by": scoped.identity.actor}
+            edit = {"id": message_id, "content": contents[message_id], "submitted_by": scoped.identity.actor}
             await scoped.execute(_SQL["edit"], {"session_id": session_id, **edit})
     return Observed(accepted=accepted, pending=pending)
 
@@ -91,7 +91,7 @@ def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 async def read_inbox(
-    scoped: ScopedTransaction, session_id: str, *, most: int, set_aside: bool = False, skip: int = 0
+    scoped: ScopedTransaction, session_id: str, *, most: int, quarantined: bool = False, skip: int = 0
 ) -> Inbox:
     """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
 
@@ -100,7 +100,7 @@ async def read_inbox(
     Args:
         skip: so many of them are passed over, and counted from the oldest again beyond the last.
     """
-    values = {"session_id": session_id, "most": most, "set_aside": set_aside, "skip": skip}
+    values = {"session_id": session_id, "most": most, "quarantined": quarantined, "skip": skip}
     rows = await scoped.rows(dict, _SQL["pending"], values)
     figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
     rows = [row for row in rows if row["id"]]
@@ -112,17 +112,17 @@ async def read_inbox(
     return Inbox(messages=tuple(messages), **figures[0])
 
 
-async def set_aside(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
+async def quarantined(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
     """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
-    await scoped.execute(_SQL["set_aside"], {"ids": sorted(message_ids)})
+    await scoped.execute(_SQL["quarantined"], {"ids": sorted(message_ids)})
 
 
-async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_seq: int) -> None:
+async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
     """Marks messages as formed by this operation.
 
     Args:
         messages: as the run has read them.
-        read_seq: how far the agent's history had come before the run read anything.
+        read_revision: how far the agent's history had come before the run read anything.
 
     Raises:
         ConcurrentChangeError: another run has formed some of them, their speaker has edited one, or a memory that this
@@ -130,7 +130,7 @@ async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Mess
     """
     read = {message.id: message.content for message in sorted(messages, key=lambda message: message.id)}
     digests = [sha256(content.encode()).digest() for content in read.values()]
-    values = {"op_id": op_id, "ids": list(read), "digests": digests, "read_seq": read_seq}
+    values = {"op_id": op_id, "ids": list(read), "digests": digests, "read_revision": read_revision}
     if len(await scoped.tuples(_SQL["settle"], values)) != len(read):
         raise ConcurrentChangeError(
             "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"

@@ -32,7 +32,7 @@ class TolerantJobManager(JobManager):
 
     async def end_jobs(self) -> None:
         """Record the ends of jobs that have not been recorded yet."""
-        for statement, ids in (("finish", self._finished), ("give_back", self._broken_off)):
+        for statement, ids in (("finish", self._finished), ("release_messages", self._broken_off)):
             ended = list(ids)
             if ended:
                 await self.connector.execute_query_async(query=_SQL[statement], ids=ended)

@@ -37,9 +37,9 @@ async def waits_for(scoped: ScopedTransaction, lease: Lease) -> Waits:
     return "backoff" if (True,) in await scoped.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
 
 
-async def begin_anew(scoped: ScopedTransaction, lease: Lease) -> None:
+async def reset_attempts(scoped: ScopedTransaction, lease: Lease) -> None:
     """Counts the tries of a held lease anew, for other messages than those that failed."""
-    await scoped.execute(_SQL["begin_anew"], lease._asdict())
+    await scoped.execute(_SQL["reset_attempts"], lease._asdict())
 
 
 async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
@@ -47,7 +47,7 @@ async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
     await scoped.execute(_SQL["finish"], lease._asdict())
 
 
-async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
+async def release_messages(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values = {
         **lease._asdict(),
@@ -56,4 +56,4 @@ async def give_back(scoped: ScopedTransaction, lease: Lease, settings: Settings,
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,
     }
-    await scoped.execute(_SQL["give_back"], values)
+    await scoped.execute(_SQL["release_messages"], values)

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from psycopg.types.json import Jsonb
 
-from mnemic.state.graphs import Spent
+from mnemic.state.graphs import StepUsage
 from mnemic.state.maintenance import MaintenanceRun
 from mnemic.storage.threads import ThreadOwner
 from mnemic.storage.transaction import ScopedTransaction, load_statements
@@ -44,7 +44,7 @@ async def begin_run(tx: ScopedTransaction, run_id: UUID, *, is_dry_run: bool) ->
 
 
 async def note_step(
-    tx: ScopedTransaction, run_id: UUID, counts: Mapping[str, int], spent: Sequence[Spent], failed: Sequence[str]
+    tx: ScopedTransaction, run_id: UUID, counts: Mapping[str, int], spent: Sequence[StepUsage], failed: Sequence[str]
 ) -> None:
     """Add what one step of a run did to its record."""
     values = {"run_id": run_id, "counts": Jsonb(dict(counts)), "spent": Jsonb([*spent]), "failed": [*failed]}

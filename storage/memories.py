@@ -7,9 +7,9 @@ from dataclasses import replace
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.formation import SimilarFact, Twin, UpdateRequest
+from mnemic.state.formation import ExactDuplicate, SimilarFact, UpdateRequest
 from mnemic.state.kinds import Kind, State
-from mnemic.state.records import Memory, NewMemory, Outdated, Relation, Standing, StandingPart, Supersession
+from mnemic.state.records import ContextPart, Memory, NewMemory, Relation, ScopeContext, StaleMemory, Supersession
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements, with_parts
@@ -61,9 +61,9 @@ async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID
         await scoped.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
 
 
-async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, Twin]:
+async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
     """The living memories that say the same as these, by the id of the new one."""
-    found = await scoped.rows(Twin, _SQL["twins"], {"memories": _as_json(scoped, memories)})
+    found = await scoped.rows(ExactDuplicate, _SQL["twins"], {"memories": _as_json(scoped, memories)})
     return {twin.new_id: twin for twin in found}
 
 
@@ -106,14 +106,14 @@ async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_i
     await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
 
 
-async def outdated(scoped: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[Outdated]:
+async def outdated(scoped: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
     """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first.
 
     Args:
         personal: categories that are a person's own: those who share a scope key are not told of what was in them.
     """
     values = {"keys": [*keys], "personal": sorted(personal)}
-    return await scoped.rows(Outdated, _SQL["outdated"], values)
+    return await scoped.rows(StaleMemory, _SQL["outdated"], values)
 
 
 async def close_parts(scoped: ScopedTransaction, consolidation_id: UUID, ids: Collection[UUID]) -> None:
@@ -126,7 +126,7 @@ async def drafts(scoped: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, s
     return dict(await scoped.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
 
 
-async def as_drafted(scoped: ScopedTransaction, part: StandingPart) -> StandingPart:
+async def as_drafted(scoped: ScopedTransaction, part: ContextPart) -> ContextPart:
     """Return what is always in context in the words of the models that wrote it, as formation reads it."""
     memories = [memory for scope in part.scopes for memory in [*scope.texts, *scope.facts]]
     found = await drafts(scoped, [memory.id for memory in memories])
@@ -175,7 +175,7 @@ async def rewrite(
 
 async def standing(
     scoped: ScopedTransaction, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
-) -> StandingPart:
+) -> ContextPart:
     """What is always in context.
 
     Args:
@@ -190,7 +190,7 @@ async def standing(
     for memory in (Memory(**row) for row in rows if row["id"]):
         found.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
     scopes = [
-        Standing(
+        ScopeContext(
             scope_key=key,
             consolidation=next(iter(own["consolidation"]), None),
             core=tuple(own["core"]),
@@ -200,7 +200,7 @@ async def standing(
         for key, own in found.items()
         if own
     ]
-    return StandingPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
+    return ContextPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
 
 
 async def living(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from mnemic.policy.formation.bands import Bands
+from mnemic.memory.text.bands import Bands
 from mnemic.state.background import FactPair
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Memory, Relation

@@ -49,7 +49,7 @@ async def position(tx: ScopedTransaction, key: str) -> Position:
 
 async def move(tx: ScopedTransaction, key: str, newest: int) -> None:
     """Record that a scope key was looked at up to this row of the history."""
-    await tx.execute(_SQL["move"], {"key": key, "seq": newest})
+    await tx.execute(_SQL["move"], {"key": key, "revision": newest})
 
 
 async def new_claims(

@@ -19,7 +19,7 @@ from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_sta
 
 _SQL = load_statements("refinements")
 #: What one search of a session may return.
-MOST_FOUND = 20
+MAX_FOUND = 20
 
 
 class Claim(NamedTuple):
@@ -108,7 +108,7 @@ async def ledger(scoped: ScopedTransaction) -> list[LedgerEntry]:
 
 async def find(scoped: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
-    values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MOST_FOUND}
+    values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MAX_FOUND}
     return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from mnemic.policy.recall.delta import EXPLICIT, LONGEST_SENTENCE, SIGNS
+from mnemic.memory.recall.delta import EXPLICIT, MAX_SENTENCE_LENGTH, SIGNS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.query import Change, Changes, Known
@@ -13,7 +13,7 @@ from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("revisions")
 #: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
-MOST_CHANGES = 1000
+MAX_CHANGES = 1000
 #: Columns of a changed memory in a row of `changes`, before those of its successor.
 _KNOWN: Final = 8
 
@@ -26,7 +26,7 @@ async def changes(
     Args:
         session_id: whose cursor counts; a session without one is told of nothing.
         standing: whether the memories that are always in context may be read: consolidations, reflections, core.
-        since: after this seq instead, what their agent did on purpose included.
+        since: after this revision instead, what their agent did on purpose included.
     """
     values = {
         "session_id": session_id,
@@ -35,8 +35,8 @@ async def changes(
         "explicit": list(EXPLICIT) if since is None else [],
         "reader": reader_of(scoped.identity),
         "events": list(SIGNS),
-        "longest": LONGEST_SENTENCE,  # of a text, twice what is shown: white space is folded later
-        "most": MOST_CHANGES,
+        "longest": MAX_SENTENCE_LENGTH,  # of a text, twice what is shown: white space is folded later
+        "most": MAX_CHANGES,
     }
     rows = await scoped.tuples(_SQL["changes"], values)
     if not rows:
@@ -46,21 +46,21 @@ async def changes(
     known: dict[UUID, Known] = {}
     successors: dict[UUID, Known] = {}
     shown: set[UUID] = set()
-    for _, _, seq, event, memory_id, category, *columns, is_shown in rows:
+    for _, _, revision, event, memory_id, category, *columns, is_shown in rows:
         memory, successor = columns[:_KNOWN], columns[_KNOWN:]
         if is_shown:
             shown.add(memory_id)
         state, importance, beginning, successor_id, *origin = memory
-        if seq is not None:
-            found.append(Change(seq, event, memory_id, category))
+        if revision is not None:
+            found.append(Change(revision, event, memory_id, category))
         if state:
             known[memory_id] = Known(state, category, importance, beginning, successor_id, *origin)
         if successor[0]:
             successors[successor_id] = Known(*successor)
-    head, seen_seq, *_ = rows[0]
-    revision = found[-1].seq if len(found) == MOST_CHANGES else head
+    head, seen_revision, *_ = rows[0]
+    revision = found[-1].revision if len(found) == MAX_CHANGES else head
     return Changes(
-        since=seen_seq,
+        since=seen_revision,
         revision=revision,
         changes=tuple(found),
         known={**successors, **known},

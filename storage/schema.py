@@ -36,14 +36,14 @@ _OTHER_END = "coalesce(after ->> 'to_scope_key', before ->> 'to_scope_key', scop
 #: Under an allowlist, what the history shows of it.
 _SHOWN = (
     "((select nullif(current_setting('mnemic.categories', true), '')) is null or exists ("
-    "select from history h where h.agent_id = history_contents.agent_id and h.seq = history_contents.seq))"
+    "select from history h where h.agent_id = history_contents.agent_id and h.revision = history_contents.revision))"
 )
 
 #: What an author has taken back from others is shown to that user alone.
 _OWN_AGAIN = f"'user:' || withdrawn_by = any ({_KEYS}::text[])"
 _NOT_WITHDRAWN = (
     " and not exists (select from withdrawn w where w.agent_id = history_contents.agent_id"
-    f" and w.seq = history_contents.seq and ('user:' || w.withdrawn_by = any ({_KEYS}::text[])) is not true)"
+    f" and w.revision = history_contents.revision and ('user:' || w.withdrawn_by = any ({_KEYS}::text[])) is not true)"
 )
 
 

@@ -22,23 +22,23 @@ async def scope_settings(scoped: ScopedTransaction) -> dict[str, ScopeSettings]:
 
 async def agent_settings(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides; empty for an agent not seen yet."""
-    return (await first_look(scoped))[0]
+    return (await read_snapshot(scoped))[0]
 
 
-async def first_look(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:
+async def read_snapshot(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:
     """The agent's overrides, and how far its history has come, for a run that is about to read."""
-    ((settings, seq),) = await scoped.tuples(_SQL["first_look"], {})
-    return settings, seq
+    ((settings, revision),) = await scoped.tuples(_SQL["read_snapshot"], {})
+    return settings, revision
 
 
-async def enter_agent(scoped: ScopedTransaction) -> None:
+async def ensure_agent(scoped: ScopedTransaction) -> None:
     """An agent exists from its first use on."""
-    await scoped.execute(_SQL["enter_agent"], {})
+    await scoped.execute(_SQL["ensure_agent"], {})
 
 
-async def hold_agent(scoped: ScopedTransaction) -> dict[str, Any]:
+async def lock_agent(scoped: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides, which nobody else changes until the transaction ends; the agent exists from now on."""
-    ((settings,),) = await scoped.tuples(_SQL["hold_agent"], {})
+    ((settings,),) = await scoped.tuples(_SQL["lock_agent"], {})
     return dict(settings)
 
 
@@ -54,7 +54,7 @@ async def assign_tenant(tx: ScopedTransaction, tenant_id: str) -> None:
 
 async def configure_scope(scoped: ScopedTransaction, overrides: ScopeSettings) -> None:
     """Replaces what one scope key overrides."""
-    await enter_agent(scoped)
+    await ensure_agent(scoped)
     await scoped.execute(_SQL["configure_scope"], asdict(overrides))
 
 

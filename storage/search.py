@@ -6,8 +6,8 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from mnemic.policy.recall.scoring import SearchSetup
-from mnemic.policy.text.questions import quoted_phrases, straight_quotes
+from mnemic.memory.recall.scoring import SearchSetup
+from mnemic.memory.text.questions import quoted_phrases, straight_quotes
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.times import at_offset

@@ -9,9 +9,9 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.operations.run.background import run_on_loop
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Provider, Resources
+from mnemic.memory.runtime.background import run_on_loop
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError

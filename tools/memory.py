@@ -9,18 +9,18 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from mnemic.operations.correct import correct
-from mnemic.operations.governance.retention import forget
-from mnemic.operations.messages.incoming import to_messages
-from mnemic.operations.recall import query, result_line
-from mnemic.operations.remember import remember, remember_procedure
-from mnemic.operations.run.resources import Provider
-from mnemic.policy.categories import Categories
+from mnemic.memory.explicit.correct import correct
+from mnemic.memory.explicit.remember import remember, remember_procedure
+from mnemic.memory.governance.retention import forget
+from mnemic.memory.messages.incoming import to_messages
+from mnemic.memory.recall.query import query, result_line
+from mnemic.memory.runtime.categories import Categories
+from mnemic.memory.runtime.resources import Provider
 from mnemic.prompts import tools as texts
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Found, Message
+from mnemic.state.records import Message, SearchResult
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 #: What roles may call beside `memory_query`; every other role only asks.
@@ -70,7 +70,7 @@ async def _query(call: Call) -> Answer:
     return texts.query_answer(rows), rows
 
 
-def _row(found: Found, request: MemoryQuery, reader: str | None) -> dict[str, Any]:
+def _row(found: SearchResult, request: MemoryQuery, reader: str | None) -> dict[str, Any]:
     row = {"id": str(found.item_id), "category": found.category, "text": result_line(found, request, reader)}
     if found.related_to is not None:
         row["related_to"] = str(found.related_to)

@@ -10,9 +10,9 @@ from langchain_core.runnables.config import ensure_config, var_child_runnable_co
 from langchain_core.tools import StructuredTool
 from pydantic import PrivateAttr
 
-from mnemic.operations.run.background import run_on_loop
-from mnemic.operations.run.resources import Provider
-from mnemic.operations.run.tracing import private_callbacks
+from mnemic.memory.runtime.background import run_on_loop
+from mnemic.memory.runtime.resources import Provider
+from mnemic.memory.runtime.tracing import private_callbacks
 from mnemic.state.errors import BlockedLoopError
 
 

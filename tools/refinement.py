@@ -1,7 +1,7 @@
 """The tools of a refinement, made for one session: no role has them, and they end with the session.
 
 A new one is a section of `prompts/tools.md`, its arguments in `prompts/refine.py`, an entry here, and a function in
-`operations/refinement/edits.py` that takes them.
+`memory/refinement/edits.py` that takes them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from mnemic.operations.refinement import edits
-from mnemic.operations.refinement.session import RefinementSession
+from mnemic.memory.refinement import edits
+from mnemic.memory.refinement.session import RefinementSession
 from mnemic.prompts.refine import COMPLETING, TOOLS
 from mnemic.prompts.tools import refused_argument
 from mnemic.state.errors import ConcurrentChangeError, RefusedCallError, RefusedError

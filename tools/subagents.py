@@ -8,17 +8,17 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 from pydantic import Field
 
+from mnemic.memory.runtime.agent_settings import agent_settings
+from mnemic.memory.runtime.resources import Provider
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import clean_text
 from mnemic.models.tool_calls import run_answer
-from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.run.resources import Provider
-from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import clean_text
 from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
 from mnemic.prompts.tools import Arguments
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 #: Model calls of one task at most, with tools between them: asking, narrowing and answering takes three to five.
-MOST_TURNS: Final = 12
+MAX_TURNS: Final = 12
 
 
 class TaskArguments(Arguments):
@@ -42,13 +42,13 @@ def subagent(provide: Provider, role: str, own: Sequence[BaseTool]) -> BaseTool:
         task = clean_text(call.arguments["task"])
         messages: list[BaseMessage] = [SystemMessage(subagent_prompt(role)), HumanMessage(task)]
         models = call.resources.models.with_settings(await agent_settings(call.resources, call.identity))
-        for _turn in range(MOST_TURNS):
+        for _turn in range(MAX_TURNS):
             running = run_answer(messages, own, models, role)
-            answer = (await metered(call.resources, call.identity, running)).output
+            answer = (await track_usage(call.resources, call.identity, running)).output
             if not answer.tool_calls:
                 return answer.text, None
             messages.append(answer)
             messages += (await node.ainvoke({"messages": messages}))["messages"]
-        return UNFINISHED.format(turns=MOST_TURNS), None
+        return UNFINISHED.format(turns=MAX_TURNS), None
 
     return make_tool(provide, role, Tool(role, subagent_description(role), TaskArguments, work))

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from benchmarks.bands.measure import Errors, Measured, errors, measure, of_label, propose, share_from
 from benchmarks.bands.pairs import DECIDED, LABELS, load_pairs
+from mnemic.memory.text.bands import Bands
 from mnemic.models.embedders import Embedder, make_embedder
-from mnemic.policy.formation.bands import Bands
 from mnemic.state.settings import Settings
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

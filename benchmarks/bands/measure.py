@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from operator import mul
 
 from benchmarks.bands.pairs import DECIDED, Label, Pair
+from mnemic.memory.text.bands import Bands, band_of_pair
 from mnemic.models.embedders import Embedder
-from mnemic.policy.formation.bands import Bands, band_of_pair
 
 #: Of `same` and of `update` pairs each, the share that must reach a band. A missed contradiction leaves two facts
 #: current; a pair too many is one more line in a call that is made anyway.
 CHECK_KEEPS = 0.98
 FALLBACK_KEEPS = 0.99
 #: `auto` is not looked for below the figure of the design, even if no pair there goes wrong.
-LEAST_AUTO = 0.95
+MIN_AUTO = 0.95
 
 
 @dataclass(frozen=True)
@@ -104,4 +104,4 @@ def _highest(fits: Callable[[float], bool]) -> float:
 
 
 def _lowest(fits: Callable[[float], bool]) -> float:
-    return next((place / 100 for place in range(round(LEAST_AUTO * 100), 100) if fits(place / 100)), 1.0)
+    return next((place / 100 for place in range(round(MIN_AUTO * 100), 100) if fits(place / 100)), 1.0)

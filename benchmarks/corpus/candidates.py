@@ -14,10 +14,10 @@ from langgraph.runtime import Runtime
 
 from benchmarks.corpus.forming import GROUP, sessions
 from benchmarks.corpus.matching import Expected, expectations
+from mnemic.memory.formation.candidates import shown_to_decide
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import count_tokens, new_memory
 from mnemic.nodes.formation.model_steps import find_similar
-from mnemic.operations.formation.candidates import shown_to_decide
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import count_tokens, new_memory
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import Message, NewMemory
@@ -107,7 +107,7 @@ async def store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -
 
     async def act(scoped: ScopedTransaction) -> None:
         await scoped.begin_operation("formation")
-        await scopes.enter_agent(scoped)
+        await scopes.ensure_agent(scoped)
         await memories.insert(scoped, new, model=model, vectors=vectors, run_id=None)
 
     await resources.database.write(who, act, also=list({memory.scope_key for memory in new}))

@@ -10,8 +10,8 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
+from mnemic.memory.text.bands import Bands
 from mnemic.models.embedders.vectors import Vector
-from mnemic.policy.formation.bands import Bands
 
 Floats = NDArray[np.float32]
 

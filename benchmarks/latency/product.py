@@ -16,12 +16,12 @@ from psycopg.conninfo import make_conninfo
 from benchmarks.latency.embedder import WordEmbedder
 from benchmarks.latency.facts import COMMON, TURNS, Facts, Sayings
 from benchmarks.latency.scripted import ScriptedModels
-from mnemic.operations.recall import query
-from mnemic.operations.run.resources import AccessTracker, Resources, open_resources
+from mnemic.memory.recall.query import query
+from mnemic.memory.runtime.resources import AccessTracker, Resources, open_resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Found, NewMemory, Relation
+from mnemic.state.records import NewMemory, Relation, SearchResult
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.migrate import migrate
@@ -110,7 +110,7 @@ class Product:
         new += [_memory("reflection", user, self._sayings.text()) for _ in range(3)]
         await self._insert(self._who(user), new)
 
-    async def memory_query(self, number: int) -> list[Found]:
+    async def memory_query(self, number: int) -> list[SearchResult]:
         """Ten memories by hybrid search."""
         return await query(
             self.resources, self._who(number), MemoryQuery(query=self._sayings.question(number), top_k=10)

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from benchmarks.pairs.dataset import Pair, load_answers
+from mnemic.memory.text.shape import new_memory
 from mnemic.models.replay import LoopbackServer, Request, Response, completion
-from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import PairVerdict
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
@@ -117,7 +117,7 @@ async def _store(memory: Mnemic, who: Identity, pairs: Sequence[Pair]) -> None:
     vectors = {fact.id: vector for fact, vector in zip(facts, embedded, strict=True)}
 
     async def act(tx: ScopedTransaction) -> None:
-        await scopes.enter_agent(tx)
+        await scopes.ensure_agent(tx)
         await tx.begin_operation("formation")
         await memories.insert(tx, facts, model=resources.embedder.name, vectors=vectors, run_id=None)
 

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from benchmarks.prefix.shares import Pair, Request, pairs_of
+from mnemic.memory.text.shape import count_tokens
 from mnemic.models.replay import Exchange, Replay, read_record
-from mnemic.policy.text.shape import count_tokens
 from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity

@@ -9,14 +9,14 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.operations.recall import query, search, search_setup
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.scoring import Weights
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.recall.query import query, search, search_setup
+from mnemic.memory.recall.scoring import Weights
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
-from mnemic.state.records import Found
+from mnemic.state.records import SearchResult
 
 #: Without what is added: text and meaning alone.
 PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)
@@ -33,7 +33,7 @@ async def ask_all(resources: Resources, conversation: Conversation, stored: Stor
 def _product(resources: Resources, stored: Stored) -> dict[str, Ask]:
     turns = {row.item_id: row.turn_ids for row in stored.rows}
 
-    def scored(found: Sequence[Found], question: Question) -> Score:
+    def scored(found: Sequence[SearchResult], question: Question) -> Score:
         lines = [Returned(turn_ids=turns[one.item_id], tokens=count_tokens(found_line(one))) for one in found]
         return score(lines, question.evidence)
 
@@ -57,7 +57,7 @@ def _product(resources: Resources, stored: Stored) -> dict[str, Ask]:
 
 async def _search(
     resources: Resources, stored: Stored, question: Question, search_type: SearchType, fusion: str
-) -> list[Found]:
+) -> list[SearchResult]:
     """As the product's query does it, but with nothing added to the scores."""
     (vector,) = await resources.embedder.embed([question.text])
     allowed = resources.categories.of_role(stored.identity.role).categories

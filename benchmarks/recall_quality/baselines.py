@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from benchmarks.recall_quality.porter import stem
-from mnemic.policy.text.words import word_set
+from mnemic.memory.text.words import word_set
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _STOP = word_set(

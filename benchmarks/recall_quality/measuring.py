@@ -15,7 +15,7 @@ from benchmarks.recall_quality.cache import CachedEmbedder
 from benchmarks.recall_quality.locomo import Conversation
 from benchmarks.recall_quality.metrics import Score
 from benchmarks.recall_quality.storing import Kept, store
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 
 #: By what was stored, then by the way to ask; in the order of all conversations' questions.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from mnemic.policy.text.shape import fit
+from mnemic.memory.text.shape import fit
 
 BUDGETS = (250, 500, 1000, 2000, 4000)
 

@@ -7,8 +7,8 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from benchmarks.recall_quality.locomo import Conversation, Turn
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import pieces, search_text
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import pieces, search_text
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import IndexedText, Message, NewMemory
 from mnemic.storage import inbox, memories
@@ -109,7 +109,7 @@ async def _write(
 
     async def act(scoped: ScopedTransaction) -> None:
         op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, messages, read_seq=0)
+        await inbox.settle(scoped, op_id, messages, read_revision=0)
         await memories.insert(scoped, facts, model=resources.embedder.name, vectors=by_id, run_id=None)
         await inbox.index_messages(scoped, resources.embedder.name, embedded)
 

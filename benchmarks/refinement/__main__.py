@@ -28,7 +28,7 @@ from benchmarks.refinement.cores import OUTGROWN_TOKENS, Core, of_conversations,
 from benchmarks.refinement.figures import Figures, figures
 from benchmarks.refinement.recalling import WITHIN_TOKENS, Recalled, recall_after, recall_before
 from benchmarks.refinement.refining import refine
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 
 

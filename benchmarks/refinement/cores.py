@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.corpus.forming import form_corpus
 from benchmarks.recall_quality.locomo import Conversation, Observation, Question
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.text.shape import count_tokens
 
 #: A core memory is taken at the moment at which it comes to be refined.
 OUTGROWN_TOKENS = 8000
@@ -16,7 +16,7 @@ TARGET_TOKENS = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class ModelOverrides:
     """One memory, and the turns that count as found with it."""
 
     text: str
@@ -32,7 +32,7 @@ class Core:
     """A core memory, with the questions that it can answer."""
 
     name: str
-    memories: tuple[Given, ...]
+    memories: tuple[ModelOverrides, ...]
     target: int
     questions: tuple[Question, ...] = field(default=())
 
@@ -66,10 +66,10 @@ def of_conversations(conversations: Sequence[Conversation]) -> Iterator[Core]:
 async def of_examples(**settings: Any) -> Core:
     """What formation makes of the example conversations, as if all of it stood in one core memory."""
     formed = await form_corpus(**settings)
-    found: dict[str, Given] = {}
+    found: dict[str, ModelOverrides] = {}
     for memory in formed.memories:
         if memory.state == "active":
-            found[memory.content] = Given(
+            found[memory.content] = ModelOverrides(
                 text=memory.content,
                 subject=memory.subject,
                 subject_user_id=memory.subject_user_id or memory.subject.lower(),
@@ -80,16 +80,16 @@ async def of_examples(**settings: Any) -> Core:
     return Core(name="example conversations", memories=tuple(found.values()), target=_target(tuple(found.values())))
 
 
-def _outgrown(observed: Sequence[tuple[Conversation, Observation]]) -> tuple[Given, ...]:
+def _outgrown(observed: Sequence[tuple[Conversation, Observation]]) -> tuple[ModelOverrides, ...]:
     """Each sentence once, with the turns of all its occurrences."""
-    found: dict[str, Given] = {}
+    found: dict[str, ModelOverrides] = {}
     tokens = 0
     for conversation, one in observed:
         if tokens > OUTGROWN_TOKENS:
             break
         turns = {turn_of(conversation, turn) for turn in one.turn_ids}
         earlier = found.get(one.text)
-        found[one.text] = Given(
+        found[one.text] = ModelOverrides(
             text=one.text,
             subject=one.subject,
             subject_user_id=f"{conversation.id}-{one.subject.lower()}",
@@ -115,6 +115,6 @@ def turn_of(conversation: Conversation, turn_id: str) -> str:
     return f"{conversation.id} {turn_id}"
 
 
-def _target(memories: Sequence[Given]) -> int:
+def _target(memories: Sequence[ModelOverrides]) -> int:
     tokens = sum(count_tokens(memory.text) for memory in memories)
     return TARGET_TOKENS if tokens > OUTGROWN_TOKENS else tokens * TARGET_TOKENS // OUTGROWN_TOKENS

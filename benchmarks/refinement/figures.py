@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from benchmarks.recall_quality.porter import stem
-from benchmarks.refinement.cores import Given
+from benchmarks.refinement.cores import ModelOverrides
 from benchmarks.refinement.refining import Refined
-from mnemic.policy.text.details import DATE_WORDS, find_numbers
-from mnemic.policy.text.kept import compared_details, missing_details
-from mnemic.policy.text.shape import count_tokens
-from mnemic.policy.text.words import FUNCTION_WORDS, folded_words
+from mnemic.memory.text.details import DATE_WORDS, find_numbers
+from mnemic.memory.text.kept import compared_details, missing_details
+from mnemic.memory.text.shape import count_tokens
+from mnemic.memory.text.words import FUNCTION_WORDS, folded_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def figures(refined: Refined) -> Figures:
     )
 
 
-def _kept(pairs: Sequence[tuple[Sequence[Given], str]]) -> float:
+def _kept(pairs: Sequence[tuple[Sequence[ModelOverrides], str]]) -> float:
     """The share of the details of all old texts that their new texts hold."""
     kept = [
         is_kept

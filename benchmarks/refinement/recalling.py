@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 from benchmarks.recall_quality.locomo import Question
 from benchmarks.recall_quality.metrics import BUDGETS, Returned, Score, mean, score
 from benchmarks.refinement.refining import Refined
-from mnemic.operations.recall import query
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import count_tokens, search_text
+from mnemic.memory.recall.query import query
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import count_tokens, search_text
 from mnemic.prompts.memory_context import found_line
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

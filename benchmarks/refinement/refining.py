@@ -14,9 +14,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
-from benchmarks.refinement.cores import Core, Given
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import search_text
+from benchmarks.refinement.cores import Core, ModelOverrides
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import search_text
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
@@ -27,7 +27,7 @@ from mnemic.storage.transaction import ScopedTransaction
 _MERGED = "select from_id, to_id from relations where agent_id = %(agent_id)s and relation_type = 'merged_from'"
 #: Each with its text when it was protected.
 _PROTECTED = """
-select h.memory_id, c.after ->> 'content' from history h join history_contents c using (agent_id, seq)
+select h.memory_id, c.after ->> 'content' from history h join history_contents c using (agent_id, revision)
  where h.agent_id = %(agent_id)s and h.event = 'PROTECT'
 """
 
@@ -51,7 +51,7 @@ class Refined:
 
     core: Core
     calls: Calls
-    before: Mapping[UUID, Given]
+    before: Mapping[UUID, ModelOverrides]
     #: The living memories, and the original ones that each took in, itself among them where it is one.
     after: Sequence[Memory]
     taken: Mapping[UUID, Sequence[UUID]]
@@ -86,7 +86,7 @@ async def refine(resources: Resources, core: Core, today: date | None = None) ->
     return Refined(core=core, calls=calls, before=before, after=after, taken=taken, protected=dict(protected))
 
 
-async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Given]) -> None:
+async def _store(resources: Resources, who: Identity, given: Mapping[UUID, ModelOverrides]) -> None:
     rows = [
         NewMemory(
             id=id_,
@@ -110,7 +110,7 @@ async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Given
 
 
 def _taken(
-    after: Sequence[Memory], merged: Sequence[tuple[UUID, UUID]], before: Mapping[UUID, Given]
+    after: Sequence[Memory], merged: Sequence[tuple[UUID, UUID]], before: Mapping[UUID, ModelOverrides]
 ) -> dict[UUID, list[UUID]]:
     """The original memories in each living one; a merge may have taken in what was merged before."""
     parts: dict[UUID, list[UUID]] = defaultdict(list)

@@ -21,7 +21,7 @@ from benchmarks.latency.timing import Backends, Figures, Operation, interleaved
 from benchmarks.threads.peers import DURABILITIES, Peer, ours, plain
 
 _OURS, _PLAIN = "Mnemic", "AsyncPostgresSaver"
-_MOST_CPU, _MOST_MILLISECONDS = 1.15, 100.0
+_MAX_CPU, _MAX_MILLISECONDS = 1.15, 100.0
 
 
 def main() -> None:
@@ -76,9 +76,9 @@ def _ratio(figures: Mapping[str, Figures], what: str) -> float:
 
 def _gates(figures: Mapping[str, Figures]) -> list[Gate]:
     turns = [f"turn, {durability}" for durability in DURABILITIES]
-    cpu = [Gate(name=f"{turn}: CPU / plain", value=_ratio(figures, turn), limit=_MOST_CPU) for turn in turns]
+    cpu = [Gate(name=f"{turn}: CPU / plain", value=_ratio(figures, turn), limit=_MAX_CPU) for turn in turns]
     waits = {what: figures[f"{what}, {_OURS}"].wall_p95 for what in ("load", "save")}
-    return cpu + [Gate(name=f"{what}, p95 in ms", value=p95, limit=_MOST_MILLISECONDS) for what, p95 in waits.items()]
+    return cpu + [Gate(name=f"{what}, p95 in ms", value=p95, limit=_MAX_MILLISECONDS) for what, p95 in waits.items()]
 
 
 if __name__ == "__main__":

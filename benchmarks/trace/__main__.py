@@ -26,7 +26,7 @@ from benchmarks.latency.gates import Gate
 from benchmarks.latency.report import gates_table
 from benchmarks.latency.scripted import ScriptedModels
 from benchmarks.latency.server import bench_server
-from mnemic.operations.run.resources import open_resources
+from mnemic.memory.runtime.resources import open_resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings

@@ -1,7 +1,7 @@
 """The daily token budget of a tenant, as background jobs hold it."""
 
 from mnemic.memory.background.work import Work
-from mnemic.operations.budget import require_tokens
+from mnemic.memory.runtime.budget import require_tokens
 
 
 async def require_budget(work: Work, agent_id: str) -> None:

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.background.owners import owner_identity
+from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import clean_text, new_memory
+from mnemic.memory.text.writing import check_text
 from mnemic.models.structured import run_step
-from mnemic.operations.embedding import embed_to_store
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.text.shape import clean_text, new_memory
-from mnemic.policy.text.writing import check_text
 from mnemic.prompts.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, display_name, split_scope_key
@@ -51,7 +51,7 @@ async def draw_insights(resources: Resources, target: Target) -> None:
     read = await _read(resources, identity, target.scope_key)
     if read is None:
         return
-    answer, _ = await metered(resources, identity, run_step(INSIGHTS, read.step_input, resources.models))
+    answer, _ = await track_usage(resources, identity, run_step(INSIGHTS, read.step_input, resources.models))
     drawn = _usable(resources, identity, target.scope_key, answer.insights)
     found = [replace(new, relations=read.relations, source_message_ids=read.message_ids) for new in drawn]
     await _save(resources, identity, target.scope_key, found)

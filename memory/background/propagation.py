@@ -10,18 +10,18 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.background.owners import owner_identity
-from mnemic.models.structured import run_step
-from mnemic.operations.embedding import embed_to_store
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.formation.propagation import (
+from mnemic.memory.background.propagation_rules import (
     Claim,
     Evidence,
     agent_evidence,
     group_evidence,
     independent_pair,
 )
-from mnemic.policy.text.shape import new_memory
+from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import new_memory
+from mnemic.models.structured import run_step
 from mnemic.prompts.propagate import PROPAGATE, PropagateInput
 from mnemic.state.background import Target
 from mnemic.state.errors import ConcurrentChangeError
@@ -161,7 +161,7 @@ async def _choose(resources: Resources, identity: Identity, proposed: Sequence[R
         for start in range(0, len(rows), _SHOWN_AT_ONCE):
             shown = rows[start : start + _SHOWN_AT_ONCE]
             step_input = PropagateInput(group, [(raised.memory, raised.elsewhere) for raised in shown])
-            answer, _ = await metered(resources, identity, run_step(PROPAGATE, step_input, resources.models))
+            answer, _ = await track_usage(resources, identity, run_step(PROPAGATE, step_input, resources.models))
             chosen += [raised for number, raised in enumerate(shown, start=1) if number in answer.numbers]
     return chosen
 
@@ -189,7 +189,7 @@ async def _save(
                 raise ConcurrentChangeError
             await memories.insert(tx, copies, model=model, vectors=by_id, run_id=None)
         else:
-            await scopes.enter_agent(tx)
+            await scopes.ensure_agent(tx)
         await propagation.move(tx, key, position.newest)
 
     await resources.database.write(identity, act, also=sorted(keys - set(identity.scope_keys)))

@@ -6,7 +6,7 @@ from functools import partial
 from mnemic.memory.background.budget import require_budget
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.work import Work
-from mnemic.operations.run.background import frames_of
+from mnemic.memory.runtime.background import frames_of
 from mnemic.state.background import Target
 from mnemic.state.errors import (
     BudgetSpentError,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from mnemic.operations.run.graph import AnyGraph
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.graph import AnyGraph
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.background import Target
 from mnemic.storage.queue import JobQueue
 

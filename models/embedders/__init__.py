@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
+from mnemic.memory.text.bands import Bands
 from mnemic.models.embedders.endpoint import GivenEmbedder, OpenAIEmbedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.models.embedders.vectors import Vector, unit_vectors
-from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mnemic.memory.text.bands import Bands
 from mnemic.models.chat import login_of, name_of, openai_endpoint
 from mnemic.models.embedders.vectors import Vector, unit_vectors
-from mnemic.models.failures import Endpoint, failure_of, shown_address, stated, tries
-from mnemic.policy.formation.bands import Bands
+from mnemic.models.failures import Endpoint, failure_of, retry_policy, shown_address, stated
 from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.model_settings import MAX_DIMENSIONS
 from mnemic.state.settings import Settings
@@ -55,7 +55,7 @@ class RemoteEmbedder:
         if not texts:
             return []
         try:
-            vectors: list[list[float]] = await tries(self._asked)(self._vectors, list(texts))
+            vectors: list[list[float]] = await retry_policy(self._asked)(self._vectors, list(texts))
         except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
             failure = failure_of(error, self._asked)
         else:

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mnemic.memory.text.bands import Bands
 from mnemic.models.embedders.vectors import Vector, unit_vectors
-from mnemic.policy.formation.bands import Bands
 from mnemic.state.errors import ConfigurationError
 
 if TYPE_CHECKING:  # a package that only this embedder needs

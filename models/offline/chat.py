@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from mnemic.policy.formation.sharing import content_tokens
-from mnemic.policy.text.questions import is_bare_question
-from mnemic.policy.text.shape import strip_recalled
+from mnemic.memory.text.questions import is_bare_question
+from mnemic.memory.text.shape import strip_recalled
+from mnemic.memory.text.sharing import content_tokens
 
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
@@ -22,7 +22,7 @@ _FORGET = re.compile(r"\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(.+)", 
 _SAID = re.compile(r' said: "(\[)?(.*)"$', re.DOTALL)
 #: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"(?:\[[^\]]*\] )?\S+['’]s ")
-_MOST_LINES, _MOST_CHARS, _TOP_K = 5, 2000, 10
+_MAX_LINES, _MAX_CHARS, _TOP_K = 5, 2000, 10
 
 
 class OfflineChat(BaseChatModel):
@@ -54,7 +54,7 @@ def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
     forget, last, turn = _FORGET.match(request), messages[-1], len(messages)
     if not isinstance(last, ToolMessage):
         query = forget[1] if forget else request if _QUESTION.search(request) else ""
-        return _call(turn, "memory_query", query=query[:_MOST_CHARS], top_k=_TOP_K) if query else AIMessage("I see.")
+        return _call(turn, "memory_query", query=query[:_MAX_CHARS], top_k=_TOP_K) if query else AIMessage("I see.")
     if last.name == "forget":
         return AIMessage("I kept it." if last.status == "error" else "It is forgotten.")
     # the results are at the end; without results, or after a refusal, there is no list
@@ -66,7 +66,7 @@ def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
         return _call(turn, "forget", id=meant[0]) if meant else AIMessage("I remember nothing like that.")
     if not _ABOUT_ME.search(request):
         memories = _best(request, memories) or _best(request, filter(_states_something, lines))
-    return AIMessage("\n".join(memories[:_MOST_LINES]) or "I do not know.")
+    return AIMessage("\n".join(memories[:_MAX_LINES]) or "I do not know.")
 
 
 def _call(turn: int, name: str, **arguments: Any) -> AIMessage:

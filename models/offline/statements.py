@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
-from mnemic.policy.formation.sharing import content_tokens
-from mnemic.policy.text.details import DATE_WORDS
-from mnemic.policy.text.words import FUNCTION_WORDS, QUOTED, sentences, word_set
-from mnemic.policy.text.writing import check_text
+from mnemic.memory.text.details import DATE_WORDS
+from mnemic.memory.text.sharing import content_tokens
+from mnemic.memory.text.words import FUNCTION_WORDS, QUOTED, sentences, word_set
+from mnemic.memory.text.writing import check_text
 from mnemic.prompts.conversation import Line
 
 #: Slots that select one of several values, such as the owner of a name; all other slots hold a value.
@@ -28,7 +28,7 @@ _AT_END = (
 _CAPITALS = "".join(sign for sign in map(chr, range(0x250)) if sign.isupper())
 _WORDS = {"C": rf"(?-i:[{_CAPITALS}])[\w'&.-]*", "W": r"(?!(?:to|over|and)\b)[\w'&-]+"}
 #: Maximum length of a plain sentence; it keeps the patterns cheap.
-_MOST_CHARS = 160
+_MAX_CHARS = 160
 #: Slots that take any words, except words that refer to another text.
 _OPEN = frozenset({"place", "name", "languages", "employer", "thing", "compared", "topic", "job"})
 _EMPTY_WORDS = (FUNCTION_WORDS | DATE_WORDS) - word_set("the a an and to over of am")
@@ -168,7 +168,7 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
 @lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others
 def stored(sentence: str) -> Statement | None:
     """Match a sentence in the third person with the row that writes it; None if there is no such row."""
-    matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MOST_CHARS)
+    matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MAX_CHARS)
     found = (_statement(rule, match, match["who"]) for rule, match in matches if match)
     # `Ana no longer` is no name: of two readings, the one with the shorter subject is right
     return min((statement for statement in found if statement), key=lambda read: len(read.who), default=None)
@@ -185,7 +185,7 @@ def _sentences(line: Line) -> Iterator[str]:
 def _clauses(sentence: str, line: Line) -> list[Statement]:
     """Return the statements of a sentence; none if one of its clauses matches no row."""
     text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
-    for joint in _JOINTS if len(text) <= _MOST_CHARS else ():
+    for joint in _JOINTS if len(text) <= _MAX_CHARS else ():
         first, *others = (part.strip() for part in joint.split(text))
         found = [_clause(first, line), *(_clause(part, line) or _clause(f"I {part}", line) for part in others)]
         if all(found):

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from mnemic.memory.text.shape import MAX_TEXT_BYTES, count_tokens
+from mnemic.memory.text.sharing import imitates_prompt
+from mnemic.memory.text.words import sentences
 from mnemic.models.offline.statements import Statement, spoken, stored
-from mnemic.policy.formation.sharing import imitates_prompt
-from mnemic.policy.text.shape import MAX_TEXT_BYTES, count_tokens
-from mnemic.policy.text.words import sentences
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DecideInput,

@@ -6,12 +6,8 @@ from itertools import accumulate
 
 from langgraph.runtime import Runtime
 
-from mnemic.operations.formation.selection import writes_left
-from mnemic.operations.messages.transcript import speakers
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.leases import formation_lease, holder_of, release_lease_on_error
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.formation.triggers import (
+from mnemic.memory.formation.selection import writes_left
+from mnemic.memory.formation.triggers import (
     facts_of_batch,
     facts_of_turn,
     first_turn,
@@ -19,9 +15,13 @@ from mnemic.policy.formation.triggers import (
     turn_reason,
     weighted_tokens,
 )
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.leases import formation_lease, holder_of, release_lease_on_error
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.transcript import speakers
+from mnemic.memory.text.shape import count_tokens
 from mnemic.state.checking import validate
-from mnemic.state.formation import Account, Inbox
+from mnemic.state.formation import Coverage, Inbox
 from mnemic.state.graphs import FormationInput, FormationState, Lease, Waits
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import FormationReason
@@ -40,7 +40,7 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
     identity, request = identity_of(runtime), validate(FormationInput, state)
     retry, forced = request.get("retry", False), request.get("force", False)
     async with resources.database.scoped(identity) as scoped:
-        overrides, read_seq = await scopes.first_look(scoped)
+        overrides, read_revision = await scopes.read_snapshot(scoped)
     settings = resources.settings.overridden(overrides)
     left = await writes_left(resources, identity, settings, retry=retry)
     lease = formation_lease(identity, holder_of(runtime), retry=retry)
@@ -58,12 +58,12 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
             "waits": waits,
             "formed": len(messages),
             "pending": box.pending - len(messages),
-            "set_aside": box.set_aside - (len(messages) if retry else 0),
+            "quarantined": box.quarantined - (len(messages) if retry else 0),
             "lease": lease,
             "batch": [*messages],
             "guidance": _guidance(guided.values(), is_own={*speakers(messages)} <= {identity.user_id}),
             "names": {key: part.name for key, part in guided.items() if part.name},
-            "read_seq": read_seq,
+            "read_revision": read_revision,
             "overrides": overrides,
             "extraction": settings.extraction,
             "max_facts": (facts_of_turn if left else facts_of_batch)(messages, settings),
@@ -79,7 +79,7 @@ def _nothing_yet() -> FormationState:
     return {
         "superseded": 0,
         "repeated": 0,
-        "unaccounted": 0,
+        "uncovered_messages": 0,
         "stored": {},
         "checks": {},
         "refused": {},
@@ -90,7 +90,7 @@ def _nothing_yet() -> FormationState:
         "private": False,
         "closing": [],
         "repeats": [],
-        "account": Account(),
+        "account": Coverage(),
     }
 
 
@@ -104,7 +104,7 @@ async def _take_up(
     read = partial(_read, scoped, lease, settings, by_turn=by_turn)
     box = await read(failed=0)
     is_retry = lease.work == "retry"
-    waiting = box.set_aside if is_retry else box.pending - box.set_aside
+    waiting = box.quarantined if is_retry else box.pending - box.quarantined
     if by_turn:
         reason = turn_reason(box.messages, more=waiting > len(box.messages), forced=forced)
     else:
@@ -116,10 +116,10 @@ async def _take_up(
     failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
         return nothing, None, await leases.waits_for(scoped, lease)
-    if failed >= settings.tries and not is_retry:
+    if failed >= settings.retry_policy and not is_retry:
         alone = await read(failed=failed)
-        await inbox.set_aside(scoped, [message.id for message in alone.messages])
-        await leases.begin_anew(scoped, lease)
+        await inbox.quarantined(scoped, [message.id for message in alone.messages])
+        await leases.reset_attempts(scoped, lease)
         failed = 0
     # read under the lease: who held it until now may have formed what was read before
     box = await read(failed=failed)
@@ -134,10 +134,10 @@ async def _read(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, 
     The last try takes one message alone, so that no other is set aside with it; further retries take another one each.
     """
     session_id = split_scope_key(lease.scope_key)[1]
-    beyond, is_retry = failed - (settings.tries - 1), lease.work == "retry"
+    beyond, is_retry = failed - (settings.retry_policy - 1), lease.work == "retry"
     most = 1 if beyond >= 0 else max(1, settings.formation_batch_messages >> failed)
     skip = max(0, beyond) if is_retry else 0
-    box = await inbox.read_inbox(scoped, session_id, most=most, set_aside=is_retry, skip=skip)
+    box = await inbox.read_inbox(scoped, session_id, most=most, quarantined=is_retry, skip=skip)
     messages = first_turn(box.messages) if by_turn else box.messages
     spent = accumulate(count_tokens(message.content) for message in messages)
     fitting = sum(tokens <= settings.formation_batch_tokens >> failed for tokens in spent)

@@ -10,18 +10,18 @@ from typing import TypeVar
 
 from langgraph.runtime import Runtime
 
+from mnemic.memory.formation.builder import MemoryBuilder, ScopeResolver
+from mnemic.memory.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
+from mnemic.memory.formation.decisions import apply_decisions, closings_allowed, compare_facts
+from mnemic.memory.formation.invalidations import without_unrelated
+from mnemic.memory.formation.selection import most_important
+from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.transcript import group_names, speakers
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
-from mnemic.operations.embedding import embed_to_store, with_agents_embedder
-from mnemic.operations.formation.builder import MemoryBuilder, ScopeResolver
-from mnemic.operations.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
-from mnemic.operations.formation.closings import without_unrelated
-from mnemic.operations.formation.decisions import apply_decisions, closings_allowed, compare_facts
-from mnemic.operations.formation.selection import most_important
-from mnemic.operations.messages.transcript import group_names, speakers
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.prices import spent_on
 from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -36,7 +36,7 @@ from mnemic.prompts.extraction import (
 from mnemic.prompts.loader import Step
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.records import Memory, Message, NewMemory, Standing
+from mnemic.state.records import Memory, Message, NewMemory, ScopeContext
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 
@@ -90,7 +90,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     is_own = {*speakers(batch)} <= {identity.user_id}
     context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
-    answer, used = await metered(resources, identity, deciding)
+    answer, used = await track_usage(resources, identity, deciding)
     spent = spent_on(used, resources.settings.model_prices)
     bands = resources.with_embedder(state.get("embedder")).embedder.bands
     related, unrelated = without_unrelated(facts, candidates, answer.decisions, bands)
@@ -150,10 +150,10 @@ async def _drafts(
         add: gives the answer's drafts to the builder.
 
     Raises:
-        ModelError: as `metered`.
+        ModelError: as `track_usage`.
     """
     identity = identity_of(runtime)
-    standing: Sequence[Standing] = ()
+    standing: Sequence[ScopeContext] = ()
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.scoped(identity) as scoped:
             standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
@@ -172,7 +172,7 @@ async def _drafts(
         return builder
 
     asking = run_step(step, step_input, resources.models, lambda answer: built(answer).flaw())
-    answer, used = await metered(resources, identity, asking)
+    answer, used = await track_usage(resources, identity, asking)
     builder = built(answer)
     builder.spent = spent_on(used, resources.settings.model_prices)
     return builder
@@ -206,7 +206,7 @@ def _step_input(
     identity: Identity,
     settings: Settings,
     categories: tuple[tuple[str, str], ...],
-    standing: Sequence[Standing],
+    standing: Sequence[ScopeContext],
 ) -> ExtractionInput:
     """What a step is shown.
 

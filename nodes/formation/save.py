@@ -9,11 +9,8 @@ from uuid import UUID
 
 from langgraph.runtime import Runtime
 
-from mnemic.models.embedders.vectors import Vector
-from mnemic.nodes.formation.model_steps import resolver_of
-from mnemic.operations.embedding import embed_later, embed_to_store, with_agents_embedder
-from mnemic.operations.formation.decisions import repeats_of
-from mnemic.operations.formation.selection import (
+from mnemic.memory.formation.decisions import repeats_of
+from mnemic.memory.formation.selection import (
     accounted,
     crowded_out,
     further_sources,
@@ -22,11 +19,14 @@ from mnemic.operations.formation.selection import (
     with_former,
     within_cap,
 )
-from mnemic.operations.messages.transcript import brought_by, speakers
-from mnemic.operations.run.graph import AnyGraph
-from mnemic.operations.run.identity import acting_for, identity_of
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import pieces, search_text
+from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.graph import AnyGraph
+from mnemic.memory.runtime.identity import acting_for, identity_of
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.transcript import speakers, submitted_by
+from mnemic.memory.text.shape import pieces, search_text
+from mnemic.models.embedders.vectors import Vector
+from mnemic.nodes.formation.model_steps import resolver_of
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState, add_counts
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -61,11 +61,13 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     forgotten = accounted_for - {message.id for message in kept}
     resources = await _with_embedder(state, resources, identity)
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
-    run_id, others = run.run_id if run else None, brought_by(batch)
+    run_id, others = run.run_id if run else None, submitted_by(batch)
 
     async def act(scoped: ScopedTransaction) -> tuple[FormationState, set[UUID], bool]:
-        op_id = await scoped.begin_operation("formation", run_id=run_id, meta={"brought_by": others} if others else {})
-        await inbox.settle(scoped, op_id, batch, read_seq=state["read_seq"])
+        op_id = await scoped.begin_operation(
+            "formation", run_id=run_id, meta={"submitted_by": others} if others else {}
+        )
+        await inbox.settle(scoped, op_id, batch, read_revision=state["read_revision"])
         stored = await memories.insert(scoped, new, model=resources.embedder.name, vectors=vectors, run_id=run_id)
         superseded = await _supersede(scoped, state, new, closing, stored)
         if state["max_writes"] is not None:
@@ -81,7 +83,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         saved: FormationState = {
             "stored": kinds,
             "superseded": superseded,
-            "unaccounted": len(batch) - len(accounted_for),
+            "uncovered_messages": len(batch) - len(accounted_for),
             "due": due,
         }
         if over_limit := len(drafted) - len(new):

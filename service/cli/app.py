@@ -13,7 +13,6 @@ from dotenv import load_dotenv
 from mnemic import __version__
 from mnemic.models.embedders import make_embedder
 from mnemic.models.trial import try_models
-from mnemic.policy.auth_tokens import new_token
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
@@ -28,6 +27,7 @@ from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, 
 from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
 from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, reembed, refine, refinements, unprotect
 from mnemic.service.cli.usage import usage
+from mnemic.service.server.auth_tokens import new_token
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check, check_vectors

@@ -11,7 +11,7 @@ from typing import Annotated, TextIO
 import typer
 from rich.console import RenderableType
 
-from mnemic.policy.governance.audit import CheckedExport, check_export
+from mnemic.memory.governance.chain import CheckedExport, check_export
 from mnemic.service.cli.options import (
     Agent,
     AsJson,
@@ -61,8 +61,8 @@ def _list_problems(problems: Sequence[AuditProblem]) -> Iterator[RenderableType]
         what = [f"{problem.problem}: {problem.explanation}"]
         what += [f"line {problem.line} of the anchors"] if problem.line else []
         what += [f"memory {problem.memory_id}"] if problem.memory_id else []
-        rows.append((problem.seq or "", problem.agent_id or "", what))
-    yield from table(rows, "seq", "agent", "what")
+        rows.append((problem.revision or "", problem.agent_id or "", what))
+    yield from table(rows, "revision", "agent", "what")
     yield f"[red]problems: {len(problems)}[/]{_further(problems)}"
 
 
@@ -74,7 +74,7 @@ async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> No
         except BrokenAuditError as error:
             show(*_list_problems(error.problems))
             raise
-    report(made, [verbatim(f"{made.agent}: {made.seq} rows, hash {made.hash}")], as_json=as_json)
+    report(made, [verbatim(f"{made.agent}: {made.revision} rows, hash {made.hash}")], as_json=as_json)
 
 
 async def export(agent: Agent, user: User, session: Session = None, output: Output = None) -> None:
@@ -110,7 +110,7 @@ def _describe(checked: CheckedExport) -> Iterator[RenderableType]:
     if checked.agent is not None:
         own = f"{checked.own} of them the person's own, of which {checked.erased} were erased"
         yield plain(f"{checked.rows} rows of agent {checked.agent}; {own}")
-        yield verbatim(f"compare with an anchor: seq {checked.seq}, hash {checked.hash}")
+        yield verbatim(f"compare with an anchor: revision {checked.revision}, hash {checked.hash}")
     problems = f"problems: {len(checked.problems)}{_further(checked.problems)}"
     yield problems if checked.problems else "nothing is wrong"
 
@@ -139,4 +139,4 @@ def _row(operation: Operation) -> tuple[object, ...]:
     if operation.left:
         events += f"; {operation.left} changes left, the same call goes on"
     when, why = to_the_second(operation.ts), f"{operation.reason}, {acting(operation)}"
-    return [when, plain(operation.op_id, "dim")], f"{operation.first_seq}-{operation.last_seq}", why, events
+    return [when, plain(operation.op_id, "dim")], f"{operation.first_revision}-{operation.last_revision}", why, events

@@ -17,10 +17,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Command, Interrupt
 from rich.text import Text
 
+from mnemic.memory.runtime.categories import OWNER
+from mnemic.memory.runtime.transcript import spoken
+from mnemic.memory.text.shape import clean_text, says_nothing, visible
 from mnemic.models.chat import OFFLINE_LABEL
-from mnemic.operations.messages.transcript import spoken
-from mnemic.policy.categories import OWNER
-from mnemic.policy.text.shape import clean_text, says_nothing, visible
 from mnemic.prompts.attribution import signature
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, User, identity

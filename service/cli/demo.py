@@ -16,7 +16,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from mnemic.policy.text.shape import clip_text
+from mnemic.memory.text.shape import clip_text
 from mnemic.service.cli.form import FormedSession, summary
 from mnemic.service.cli.options import AsJson, open_memory
 from mnemic.service.cli.talks import Question, Talks

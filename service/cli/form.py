@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemic.operations.formation.builder import refusal_summary
+from mnemic.memory.formation.builder import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity, open_memory
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say
@@ -40,10 +40,10 @@ Files = Annotated[
 def losses(runs: Sequence[FormationOutput]) -> list[str]:
     """What was refused and why, and what nothing accounts for, a line each."""
     refused = sum((Counter(run["refused"]) for run in runs), Counter[str]())
-    unaccounted = sum(run["unaccounted"] for run in runs)
+    uncovered_messages = sum(run["uncovered_messages"] for run in runs)
     lines = [f"drafts refused: {refused.total()} ({refusal_summary(refused)})"] if refused else []
-    if unaccounted:
-        lines.append(f"messages that no memory accounts for: {unaccounted}; they keep their words")
+    if uncovered_messages:
+        lines.append(f"messages that no memory accounts for: {uncovered_messages}; they keep their words")
     return lines
 
 
@@ -64,11 +64,11 @@ class FormedSession:
         last: FormationOutput = self.runs[-1] if self.runs else {}
         if waits := last.get("waits"):
             lines.append(f"{last['pending']} messages wait ({waits}); the same command forms them")
-        elif last.get("set_aside"):
-            lines.append(f"no usable answer to {last['set_aside']} messages; they stay pending")
+        elif last.get("quarantined"):
+            lines.append(f"no usable answer to {last['quarantined']} messages; they stay pending")
         # nothing was stored or known, and nobody said that there is nothing
         nothing_came = not any(run["stored"] or run["repeated"] for run in self.runs)
-        if nothing_came and any(run["unaccounted"] for run in self.runs):
+        if nothing_came and any(run["uncovered_messages"] for run in self.runs):
             lines.append(f"nothing came of {sum(run['formed'] for run in self.runs)} messages")
         for result in (result for run in self.runs for result in run["consolidations"]):
             if result["outcome"] in ("refused", "failed"):

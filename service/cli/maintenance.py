@@ -9,11 +9,11 @@ from rich.console import RenderableType
 
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
-    Actor,
     Agent,
     AsJson,
     Groups,
     Limit,
+    Principal,
     Session,
     User,
     open_memory,
@@ -33,7 +33,7 @@ async def maintenance(
     agent: Agent,
     now: Annotated[bool, typer.Option("--now", help="Do what is due for this agent now.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would change, and record it.")] = False,
-    actor: Actor = ADMINISTRATOR,
+    actor: Principal = ADMINISTRATOR,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 from pydantic import AliasChoices, Field, StrictStr, model_validator
 
-from mnemic.operations.messages.incoming import KNOWN_ROLES, IncomingMessage
-from mnemic.operations.messages.parts import Part
+from mnemic.memory.messages.incoming import KNOWN_ROLES, IncomingMessage
+from mnemic.memory.runtime.message_parts import Part
 from mnemic.state.checking import field_name, nearest
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemic.policy.categories import OWNER
+from mnemic.memory.runtime.categories import OWNER
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
@@ -24,7 +24,7 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of th
 Session = Annotated[
     str | None, typer.Option("--session", help="A session, for what belongs to it alone; of operations, those in it.")
 ]
-Actor = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
+Principal = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
 GoverningActor = Annotated[
     str | None,
     typer.Option("--actor", help="Without --user: who acts, as the audit shall name them; default: administrator."),
@@ -98,7 +98,7 @@ async def governing(
 
 
 def to_moment(written: str) -> Any:
-    """A seq of the history, or a time; what is neither stays as it is, for whoever takes it to refuse."""
+    """A revision of the history, or a time; what is neither stays as it is, for whoever takes it to refuse."""
     for read in (int, datetime.fromisoformat):
         with suppress(ValueError):
             return read(written)

@@ -27,7 +27,7 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope, display_name
 from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
-from mnemic.state.records import Found, HistoryEvent, Memory, Message
+from mnemic.state.records import HistoryEvent, Memory, Message, SearchResult
 from mnemic.state.supervisor import ThreadStatus
 
 Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
@@ -84,7 +84,7 @@ async def query(
     report(found, _list(found, explain=explain), as_json=as_json, nothing="nothing found")
 
 
-def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
+def _list(found: Sequence[SearchResult], *, explain: bool) -> Sequence[RenderableType]:
     rows: list[tuple[object, ...]] = []
     for item in found:
         attached = " (attachment)" if item.role == "attachment" else ""
@@ -96,7 +96,7 @@ def _list(found: Sequence[Found], *, explain: bool) -> Sequence[RenderableType]:
     return table(rows, "date", "score", "kind", "category", "")
 
 
-def grounds(found: Found) -> str:
+def grounds(found: SearchResult) -> str:
     """`0.98 = 0.93 (words 0.061, similarity 0.71) + 0.05 subject`."""
     if found.related_to is not None:
         return f"came along: it is related to {found.related_to}"
@@ -198,7 +198,7 @@ async def history(
 
 def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
     who_and_why = (f"  {to_the_second(event.ts)} UTC  by ", plain(acting(event)), "  (", plain(event.reason), ")")
-    yield Text.assemble((f"{event.seq}  {event.event}", "bold"), *who_and_why)
+    yield Text.assemble((f"{event.revision}  {event.event}", "bold"), *who_and_why)
     if not event.before and not event.after:
         change = plain(_ERASED, "dim")
     elif event.before == event.after:  # the memory was closed or opened

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mnemic.policy.text.shape import clean_text
+from mnemic.memory.text.shape import clean_text
 from mnemic.state.errors import MnemicError
 from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
@@ -93,7 +93,7 @@ def command_line(*words: object, **options: str | Sequence[str] | None) -> str:
 
 def acting(act: HistoryEvent | Operation) -> str:
     """Who did it, and who brought words of somebody else that it was done with."""
-    return f"{act.actor}, words of others brought by {', '.join(act.brought_by)}" if act.brought_by else act.actor
+    return f"{act.actor}, words of others brought by {', '.join(act.submitted_by)}" if act.submitted_by else act.actor
 
 
 def day(moment: datetime) -> str:

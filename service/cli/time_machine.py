@@ -25,7 +25,7 @@ from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Such as user:ana, group:harbor or agent:guide.")]
-At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A seq of the history, or a time with its zone.")]
+At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="A revision of the history, or a time with its zone.")]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Leave as they are whose contents were erased.")]
 Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do.")]

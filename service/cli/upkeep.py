@@ -10,12 +10,12 @@ from rich.text import Text
 from mnemic.prompts.tools import correct_answer
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
-    Actor,
     Agent,
     AsJson,
     Concerned,
     Groups,
     Limit,
+    Principal,
     Session,
     User,
     Yes,
@@ -156,7 +156,7 @@ def _plan(planned: Erasure) -> Iterator[Text]:
     yield plain(f"would go: {going}; would stay: {len(planned.staying)}")
 
 
-async def purge(agent: Agent, actor: Actor = ADMINISTRATOR, yes: Yes = False, as_json: AsJson = False) -> None:
+async def purge(agent: Agent, actor: Principal = ADMINISTRATOR, yes: Yes = False, as_json: AsJson = False) -> None:
     """Erase what is due by its age, as the administrators' role.
 
     Due are words of messages MNEMIC_FORGET_AFTER_DAYS after they were formed, and memories that expired longer ago than
@@ -179,12 +179,16 @@ def _require_consent(question: str, *, yes: bool, as_json: bool) -> None:
     exit_if_wrong(why_not, f"nothing was erased: {why_not}")
 
 
-async def protect(memory_ids: ToProtect, agent: Agent, actor: Actor = ADMINISTRATOR, as_json: AsJson = False) -> None:
+async def protect(
+    memory_ids: ToProtect, agent: Agent, actor: Principal = ADMINISTRATOR, as_json: AsJson = False
+) -> None:
     """Protect memories, as administrator: no agent changes, merges or forgets them; exit code 1 on an unknown id."""
     await _protect(memory_ids, agent, actor, as_json=as_json, protected=True)
 
 
-async def unprotect(memory_ids: ToProtect, agent: Agent, actor: Actor = ADMINISTRATOR, as_json: AsJson = False) -> None:
+async def unprotect(
+    memory_ids: ToProtect, agent: Agent, actor: Principal = ADMINISTRATOR, as_json: AsJson = False
+) -> None:
     """Lift the protection of memories, as administrator; the exit code is 1 where one of the ids is unknown."""
     await _protect(memory_ids, agent, actor, as_json=as_json, protected=False)
 
@@ -215,7 +219,7 @@ async def refine(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also where the memory is within its budget.")] = False,
     dry_run: DryRun = False,
-    actor: Actor = ADMINISTRATOR,
+    actor: Principal = ADMINISTRATOR,
     as_json: AsJson = False,
 ) -> None:
     """Have an agent compress the core memory of a scope key that has outgrown its budget, or resume that."""

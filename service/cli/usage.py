@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mnemic.policy.prices import total_cost
+from mnemic.models.prices import total_cost
 from mnemic.service.cli.options import Agent, AsJson, open_memory
 from mnemic.service.cli.terminal import report, say, table
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import FormationOutput, Spent
+from mnemic.state.graphs import FormationOutput, StepUsage
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import DailyUsage
 
@@ -65,7 +65,7 @@ def _money(cost: float | None) -> str:
     return "?" if cost is None else f"{cost:.4f}"
 
 
-def spent_line(spent: Sequence[Spent]) -> list[str]:
+def spent_line(spent: Sequence[StepUsage]) -> list[str]:
     """`models: 4,120 tokens in, 310 out, 0.0017 USD`; nothing where none was asked."""
     if not spent:
         return []
@@ -74,7 +74,7 @@ def spent_line(spent: Sequence[Spent]) -> list[str]:
     return [f"models: {tokens_in:,} tokens in, {tokens_out:,} out" + ("" if cost is None else f", {cost:.4f} USD")]
 
 
-def spent_by(runs: Iterable[FormationOutput]) -> list[Spent]:
+def spent_by(runs: Iterable[FormationOutput]) -> list[StepUsage]:
     """What formations used, their consolidations included."""
     parts = [(run["spent"], *(result.get("spent", []) for result in run["consolidations"])) for run in runs]
     return [one for part in parts for listed in part for one in listed]

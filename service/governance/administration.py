@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
-from mnemic.operations.governance import audit, retention, rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.policy.governance.audit import Anchor, Anchors
+from mnemic.memory.governance import audit, retention, rollback
+from mnemic.memory.governance.chain import Anchor, Anchors
+from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.time_machine import TimeMachine
 from mnemic.state.checking import AnyId, Limit, Moment, check_arguments, to_uuid, validate
 from mnemic.state.governance import AuditProblem, PastMemory, Rollback, RollbackOptions
@@ -46,8 +46,8 @@ class Administration(TimeMachine[str]):
         async with open_database(chosen, login=ADMINISTRATION) as database:
             yield cls(database, chosen, who)
 
-    def _acting(self, whose: str) -> Actor:
-        return Actor.administrator(self._database, validate(HostId, whose), self._actor)
+    def _acting(self, whose: str) -> Principal:
+        return Principal.administrator(self._database, validate(HostId, whose), self._actor)
 
     @check_arguments
     async def unshare(
@@ -80,7 +80,7 @@ class Administration(TimeMachine[str]):
         """Return the memories of a scope key as they were at a moment, without their texts.
 
         Args:
-            moment: as in `restore`; a seq within an operation is taken literally.
+            moment: as in `restore`; a revision within an operation is taken literally.
             with_closed: those too that were superseded, absorbed or soft-deleted by then.
 
         Raises:

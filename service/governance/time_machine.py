@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.checking import AnyId, Limit, Moment, Time, check_arguments, to_uuid
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import Operation, Rollback, RollbackOptions
@@ -25,7 +25,7 @@ class TimeMachine(ABC, Generic[Whose]):
     """
 
     @abstractmethod
-    def _acting(self, whose: Whose) -> Actor:
+    def _acting(self, whose: Whose) -> Principal:
         """Return the actor on these memories."""
 
     @check_arguments
@@ -155,15 +155,15 @@ class TimeMachine(ABC, Generic[Whose]):
         Args:
             whose: as in `operations`.
             scope_key: of a person, their user's or their session's.
-            moment: a seq of the history: an operation's `last_seq` is the moment after it, `first_seq - 1` the one
-                before. Or a time, which within an operation means the moment before it.
+            moment: a revision of the history: an operation's `last_revision` is the moment after it,
+                `first_revision - 1` the one before. Or a time, which within an operation means the moment before it.
             skip_erased: as in `undo`.
             dry_run: as in `undo`.
 
         Raises:
             RollbackConflictError, ContentErasedError, RollbackStoppedError: as `undo`.
-            InvalidInputError: the scope key is not the person's own, a seq lies within an operation, or a value cannot
-                be used.
+            InvalidInputError: the scope key is not the person's own, a revision lies within an operation, or a
+                value cannot be used.
         """
         options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
         return await rollback.restore(self._acting(whose), scope_key, moment, options)

@@ -9,10 +9,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 from pydantic import Field
 
-from mnemic.operations.messages.incoming import require_speaker
-from mnemic.operations.run.identity import identity_of
-from mnemic.operations.threads import copy_threads
-from mnemic.operations.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.memory.messages.incoming import require_speaker
+from mnemic.memory.messages.threads import copy_threads
+from mnemic.memory.messages.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.memory.runtime.identity import identity_of
 from mnemic.service.conversation import MemoryBase
 from mnemic.service.hosts.middleware import MemoryMiddleware
 from mnemic.state.checking import MAX_LISTED, check_arguments

@@ -12,11 +12,11 @@ from langgraph.channels import UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from mnemic.operations.messages.incoming import require_speaker
-from mnemic.operations.run.background import run_on_loop
-from mnemic.operations.run.identity import identity_of, session_of
-from mnemic.operations.run.tracing import WITHOUT_CONTENTS
-from mnemic.operations.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
+from mnemic.memory.messages.incoming import require_speaker
+from mnemic.memory.messages.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
+from mnemic.memory.runtime.background import run_on_loop
+from mnemic.memory.runtime.identity import identity_of, session_of
+from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
 from mnemic.prompts.request import with_memory
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.graphs import MemoryContext

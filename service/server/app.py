@@ -12,7 +12,7 @@ from starlette.routing import Route
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.refinement import graph as refinement_graph
-from mnemic.operations.run.resources import close_environment, from_environment
+from mnemic.memory.runtime.resources import close_environment, from_environment
 from mnemic.service.metrics import metrics_text
 from mnemic.service.server.access import ServerAccess, check_access
 from mnemic.service.server.threads import ServerThreads

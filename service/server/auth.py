@@ -12,8 +12,8 @@ from langgraph_sdk import Auth, get_client
 from langgraph_sdk.errors import NotFoundError
 from pydantic import SecretStr
 
-from mnemic.operations.run.identity import bind_identity, require_own_scope, token_claim
-from mnemic.policy.auth_tokens import TokenClaims, decode_token
+from mnemic.memory.runtime.identity import bind_identity, require_own_scope, token_claim
+from mnemic.service.server.auth_tokens import TokenClaims, decode_token
 from mnemic.state.errors import ConfigurationError, InvalidInputError, MnemicError
 from mnemic.state.identity import Identity, require_known_fields, scope_key, to_identity
 from mnemic.state.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from mnemic.operations.run.identity import bind_identity
+from mnemic.memory.runtime.identity import bind_identity
 from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity

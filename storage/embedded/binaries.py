@@ -31,7 +31,7 @@ _TOOL_SECONDS = 900  # initdb takes 1 to 4 s on a busy disk; only one that hangs
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Coverage:
     """Whom the server runs as; `switched` when this process is root and has to become that account first."""
 
     name: str
@@ -80,14 +80,14 @@ class Account:
         return done.stdout
 
 
-def server_account(data: Path) -> Account:
+def server_account(data: Path) -> Coverage:
     """This process's own account; for root the owner of the existing data, else the first unprivileged one there is."""
     uid = os.geteuid()
     owner = uid or (data.stat().st_uid if data.exists() else 0)
     for known in (owner,) if owner else _UNPRIVILEGED:
         with suppress(KeyError):
             entry = pwd.getpwnam(known) if isinstance(known, str) else pwd.getpwuid(known)
-            return Account(entry.pw_name, entry.pw_uid, os.getegid() if uid else entry.pw_gid, switched=not uid)
+            return Coverage(entry.pw_name, entry.pw_uid, os.getegid() if uid else entry.pw_gid, switched=not uid)
     if uid:
         raise EmbeddedPostgresError(
             f"User id {uid} has no entry in the user database, which Postgres needs: add one to /etc/passwd "
@@ -119,7 +119,7 @@ def find_binaries() -> Path:
     )
 
 
-def major_version(binaries: Path, account: Account) -> int:
+def major_version(binaries: Path, account: Coverage) -> int:
     """The major version of the programs, which a data directory belongs to."""
     printed = account.run([binaries / "postgres", "-V"])
     found = re.search(r"\(PostgreSQL\) (\d+)", printed)
@@ -132,7 +132,7 @@ def major_version(binaries: Path, account: Account) -> int:
     return major
 
 
-def reachable_binaries(binaries: Path, base: Path, account: Account) -> Path:
+def reachable_binaries(binaries: Path, base: Path, account: Coverage) -> Path:
     """`binaries`, or a copy of them (31 MB) below `base` where the account cannot reach them.
 
     That is a virtual environment below /root, which is closed to everyone else. Opening its directories instead would

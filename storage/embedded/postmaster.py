@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from mnemic.state.errors import EmbeddedPostgresError
 from mnemic.state.files import open_private
-from mnemic.storage.embedded.binaries import Account
+from mnemic.storage.embedded.binaries import Coverage
 
 #: Only names the socket file: the server has no TCP port.
 PORT = 5432
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.02
 _PROBE_SECONDS = 5
 _LOG_BYTES = 10_000_000  # beyond that the log is put aside at the next start, and the one before is dropped
 _SOCKET_NAME = f".s.PGSQL.{PORT}"
-_LONGEST_PATH = 103  # bytes of a socket's path; macOS has room for 104 with the final zero, Linux for 108
+_MAX_PATH_LENGTH = 103  # bytes of a socket's path; macOS has room for 104 with the final zero, Linux for 108
 
 
 def open_unlinked(path: Path) -> int:
@@ -117,7 +117,7 @@ class Postmaster:
             f"{self._logged_since(0)}"
         )
 
-    def boot(self, binaries: Path, account: Account, socket_dir: Path, settings: Mapping[str, str]) -> None:
+    def boot(self, binaries: Path, account: Coverage, socket_dir: Path, settings: Mapping[str, str]) -> None:
         """Start the server and wait until it is ready."""
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
             self._log.replace(self._log.with_suffix(".log.1"))
@@ -143,7 +143,7 @@ class Postmaster:
             self._reap()
             raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
-    def _spawn(self, argv: list[str], account: Account, log: int) -> int:
+    def _spawn(self, argv: list[str], account: Coverage, log: int) -> int:
         self._reap()  # one that was killed
         options = account.process_options
         if noted := self.noted():
@@ -186,7 +186,7 @@ class Postmaster:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
 
 
-def private_socket_dir(base: Path, account: Account) -> Path:
+def private_socket_dir(base: Path, account: Coverage) -> Path:
     """A directory for the socket that only the account can enter: whoever reaches the socket is let in.
 
     It lies in `base`, or in the temporary directory where the path cannot be a socket's.
@@ -195,13 +195,13 @@ def private_socket_dir(base: Path, account: Account) -> Path:
     candidates = (base / "s", Path(tempfile.gettempdir(), name), Path("/tmp", name))  # noqa: S108 - checked below
     for directory in candidates:
         path = os.fsencode(directory / _SOCKET_NAME)
-        if len(path) > _LONGEST_PATH or b"," in path or b"\n" in path:  # libpq parts hosts at a comma
+        if len(path) > _MAX_PATH_LENGTH or b"," in path or b"\n" in path:  # libpq parts hosts at a comma
             continue
         if not account.closed_on_the_way(directory):
             break
     else:
         raise EmbeddedPostgresError(
-            f"Neither {base} nor TMPDIR can hold the server's socket (at most {_LONGEST_PATH} bytes, no comma): choose "
+            f"Neither {base} nor TMPDIR can hold the server's socket ({_MAX_PATH_LENGTH} bytes at most, no comma): set "
             "a shorter data directory (MNEMIC_DATA_DIR)."
         )
     with suppress(FileExistsError):

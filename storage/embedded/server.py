@@ -18,7 +18,7 @@ from typing import Self
 from psycopg.conninfo import make_conninfo
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded.binaries import Account, find_binaries, major_version, reachable_binaries, server_account
+from mnemic.storage.embedded.binaries import Coverage, find_binaries, major_version, reachable_binaries, server_account
 from mnemic.storage.embedded.postmaster import (
     PORT,
     Postmaster,
@@ -157,7 +157,7 @@ class EmbeddedPostgres:
         self._socket_dir, self._holder = None, 0
         return close_last(self._share)
 
-    def _boot(self, account: Account) -> Path:
+    def _boot(self, account: Coverage) -> Path:
         programs = reachable_binaries(find_binaries(), self.base, account)
         _ensure_cluster(self._postmaster.data, programs, account)
         socket_dir = private_socket_dir(self.base, account)
@@ -165,7 +165,7 @@ class EmbeddedPostgres:
         return socket_dir
 
 
-def _prepare_base(base: Path, account: Account) -> None:
+def _prepare_base(base: Path, account: Coverage) -> None:
     """Make the directory that everything lies in, and see to it that the account can enter it.
 
     As root it stays root's own with mode 0711, so that the account can neither swap the lock files nor the copied
@@ -188,7 +188,7 @@ def _prepare_base(base: Path, account: Account) -> None:
         )
 
 
-def _ensure_cluster(data: Path, programs: Path, account: Account) -> None:
+def _ensure_cluster(data: Path, programs: Path, account: Coverage) -> None:
     """Make the data directory unless it is there; refuse one of another major version."""
     major = major_version(programs, account)
     version = data / "PG_VERSION"

@@ -2,32 +2,32 @@
 -- Everything that happened to one memory, with its contents where they still exist. Of its relations: what was merged into it
 -- stands with its first row, and what it was merged into with the row that says so; each as long as the relation is there
 -- and the other end can be read.
-select h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
+select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
        case when split_part(h.scope_key, ':', 1) in ('user', 'session') or h.actor = %(reader_id)s then h.session_id end as session_id,
-       array(select jsonb_array_elements_text(h.meta -> 'brought_by')) as brought_by,
+       array(select jsonb_array_elements_text(h.meta -> 'submitted_by')) as submitted_by,
        c.before ->> 'content' as before, c.after ->> 'content' as after,
-       case when h.seq = min(h.seq) over () then array(
+       case when h.revision = min(h.revision) over () then array(
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id
             where r.agent_id = %(agent_id)s and r.from_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
               and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
             order by m.valid_from, m.id) else '{}' end as merged_from,
-       case when h.seq = max(h.seq) filter (where h.event in ('MERGE', 'DEDUP')) over () then (
+       case when h.revision = max(h.revision) filter (where h.event in ('MERGE', 'DEDUP')) over () then (
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
             where r.agent_id = %(agent_id)s and r.to_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
               and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
             order by r.created_at desc limit 1) end as merged_into,
-       case when h.seq = min(h.seq) over () then array(
+       case when h.revision = min(h.revision) over () then array(
            select m.id from memories m
             where m.agent_id = %(agent_id)s and m.superseded_by = %(memory_id)s and m.scope_key = any(%(scope_keys)s)
             order by m.valid_from, m.id) else '{}' end as supersedes,
-       case when h.seq = max(h.seq) filter (where h.event = 'SUPERSEDE') over () then (
+       case when h.revision = max(h.revision) filter (where h.event = 'SUPERSEDE') over () then (
            select s.id from memories m join memories s on s.agent_id = m.agent_id and s.id = m.superseded_by
             where m.agent_id = %(agent_id)s and m.id = %(memory_id)s and m.scope_key = any(%(scope_keys)s)
               and s.scope_key = any(%(scope_keys)s)) end as superseded_by
-  from history h left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+  from history h left join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
  where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.memory_id = %(memory_id)s
    and h.event <> 'LINK'
- order by h.seq;
+ order by h.revision;
 
 -- done_today --
 -- Operations for these reasons since midnight, UTC, by the database's clock: of a session, or of an actor without one.
@@ -39,28 +39,28 @@ select count(distinct op_id) from history
 
 -- head --
 -- The newest row of the agent's history, whose hash is no secret.
-select seq, hash from heads where agent_id = %(agent_id)s and seq > 0;
+select revision, hash from heads where agent_id = %(agent_id)s and revision > 0;
 
 -- hashes --
 -- As administrator: what these rows of the agent's history hash to.
-select seq, hash from history where agent_id = %(agent_id)s and seq = any(%(seqs)s);
+select revision, hash from history where agent_id = %(agent_id)s and revision = any(%(revisions)s);
 
 -- exported --
 -- For a person: rows of the chain, with all there is of those of the person's own scope keys.
-select l.seq, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
-       case when h.seq is not null then history_text(h) end as text,
+select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
+       case when h.revision is not null then history_text(h) end as text,
        encode(c.salt, 'hex') as salt, c.before::text as before, c.after::text as after
   from chain_links(%(after)s, %(last)s) as l
   left join history h on h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = any(%(own)s)
-                     and h.seq = l.seq
-  left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
- order by l.seq;
+                     and h.revision = l.revision
+  left join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
+ order by l.revision;
 
 -- operations --
 -- What was done to the visible scope keys, newest first; the rows of one operation as one, and the steps of one rollback.
-select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as first_seq, max(h.seq) as last_seq,
+select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.revision) as first_revision, max(h.revision) as last_revision,
        max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
-       min(h.session_id) as session_id, coalesce((array_agg(h.meta -> 'brought_by'))[1], '[]') as brought_by,
+       min(h.session_id) as session_id, coalesce((array_agg(h.meta -> 'submitted_by'))[1], '[]') as submitted_by,
        (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,
        coalesce(array_agg(distinct h.scope_key) filter (where h.scope_key is not null), '{}') as scope_keys,
        (select jsonb_object_agg(event, many)
@@ -71,7 +71,7 @@ select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.seq) as 
    and (%(session_id)s::text is null or h.session_id = %(session_id)s)
  group by 1
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
- order by max(h.seq) desc limit %(most)s;
+ order by max(h.revision) desc limit %(most)s;
 
 -- operations_in --
 -- What agents did to memories and relations in a session since a moment, or what a refinement or a run of maintenance did;
@@ -83,32 +83,32 @@ select distinct h.op_id from history h
         or h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent')
    and (h.event = 'LINK' or tells_of_memory(h));
 
--- seq_at --
+-- revision_at --
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
-select coalesce(max(h.seq), 0) from history h
+select coalesce(max(h.revision), 0) from history h
  where h.agent_id = %(agent_id)s and h.scope_key = %(key)s and h.ts <= %(moment)s
    and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
        select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
         where l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.ts > %(moment)s offset 0);
 
 -- divided --
--- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a seq.
+-- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a revision.
 select exists (
     select from (select op_id, meta from history
-                  where agent_id = %(agent_id)s and scope_key = %(key)s and seq <= %(seq)s order by seq desc limit 1) as p
-      join history l on l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.seq > %(seq)s
+                  where agent_id = %(agent_id)s and scope_key = %(key)s and revision <= %(revision)s order by revision desc limit 1) as p
+      join history l on l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.revision > %(revision)s
        and (l.op_id = p.op_id or l.meta ->> 'rollback' = p.meta ->> 'rollback'));
 
 -- as_of --
--- The memories of a scope key after a seq, as they were. What was erased since shows the row that is left of it; what had
+-- The memories of a scope key after a revision, as they were. What was erased since shows the row that is left of it; what had
 -- been erased by then was no memory any more.
 select {memory}
   from (select distinct on (h.memory_id) c.after ->> 'state' as state_then, (jsonb_populate_record(m, c.after)).*
           from history h
           join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
-          left join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+          left join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
          where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = %(key)s
-           and h.seq <= %(seq)s and tells_of_memory(h) and (c.after is not null or m.state = 'purged')
-         order by h.memory_id, h.seq desc) as past
+           and h.revision <= %(revision)s and tells_of_memory(h) and (c.after is not null or m.state = 'purged')
+         order by h.memory_id, h.revision desc) as past
  where past.state_then is distinct from 'purged' and (past.state in ('active', 'purged') or %(with_closed)s)
  order by past.valid_from desc, past.id;

@@ -16,7 +16,7 @@ with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
                                                            content text, said_at timestamptz, utc_offset smallint,
-                                                           brought_by text, attached_to uuid))
+                                                           submitted_by text, attached_to uuid))
            with ordinality as g
      order by id, ordinality
 ), known as (
@@ -30,9 +30,9 @@ with listed as (
     select * from listed where id not in (select id from known)
 ), stored as (
     insert into messages (agent_id, id, session_id, scope_key, place, role, author, user_id, content, said_at, utc_offset,
-                          brought_by, attached_to)
+                          submitted_by, attached_to)
     select %(agent_id)s, g.id, %(session_id)s, g.scope_key, coalesce(s.message_count, 0) + row_number() over (order by g.ordinality),
-           g.role, g.author, g.user_id, g.content, g.said_at, g.utc_offset, g.brought_by, g.attached_to
+           g.role, g.author, g.user_id, g.content, g.said_at, g.utc_offset, g.submitted_by, g.attached_to
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
@@ -57,7 +57,7 @@ select count(*) as accepted,
 -- edit --
 -- A message that waits says from now on what its speaker made of it. By itself, for that is rare: within observe it would be
 -- planned once and for all while the table is small, and read all of it each time.
-update messages set content = %(content)s, brought_by = %(brought_by)s
+update messages set content = %(content)s, submitted_by = %(submitted_by)s
  where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
 -- pending --
@@ -65,25 +65,25 @@ update messages set content = %(content)s, brought_by = %(brought_by)s
 -- messages that wait, that were set aside and that the session has, and the time since its last message by the database's
 -- clock. One row without a message if none waits.
 with waiting as (
-    select count(*) as pending, count(*) filter (where set_aside) as set_aside
+    select count(*) as pending, count(*) filter (where quarantined) as quarantined
       from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
 ), session as (
     select coalesce(max(message_count), 0) as session_messages,
            coalesce(clock_timestamp() - max(last_activity_at), interval '0') as idle
       from sessions where agent_id = %(agent_id)s and session_id = %(session_id)s
 )
-select w.*, s.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.brought_by,
+select w.*, s.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.submitted_by,
        m.created_at as observed_at
   from waiting w cross join session s left join lateral (
        select * from messages
-        where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null and set_aside = %(set_aside)s
+        where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null and quarantined = %(quarantined)s
         order by place limit %(most)s
-       offset %(skip)s %% greatest(1, case when %(set_aside)s then w.set_aside else w.pending - w.set_aside end)) as m on true
+       offset %(skip)s %% greatest(1, case when %(quarantined)s then w.quarantined else w.pending - w.quarantined end)) as m on true
  order by m.place;
 
--- set_aside --
+-- quarantined --
 -- Leaves messages to a retry.
-update messages set set_aside = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
+update messages set quarantined = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
 -- settle --
 -- Marks messages as formed, each at most once and if it still says what the run has read: a second run finds fewer rows and
@@ -93,9 +93,9 @@ update messages m set formed_by = %(op_id)s
   from unnest(%(ids)s::uuid[], %(digests)s::bytea[]) as r(id, digest)
  where m.agent_id = %(agent_id)s and m.id = r.id and m.formed_by is null
    and sha256(convert_to(m.content, 'UTF8')) = r.digest
-   and ((select seq from heads where agent_id = %(agent_id)s) = %(read_seq)s
+   and ((select revision from heads where agent_id = %(agent_id)s) = %(read_revision)s
         or not exists (select from history
-                        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and seq > %(read_seq)s
+                        where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and revision > %(read_revision)s
                           and event in ('ERASE', 'PURGE')))
 returning m.id;
 
@@ -105,7 +105,7 @@ update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %
 
 -- listed --
 -- Messages of the visible scope keys that still have their words, newest first; of one session, or of all.
-select id, session_id, role, author, user_id, content, said_at, utc_offset, brought_by from messages
+select id, session_id, role, author, user_id, content, said_at, utc_offset, submitted_by from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
    and (%(session_id)s::text is null or session_id = %(session_id)s)
  order by said_at desc, session_id, place desc limit %(most)s;

@@ -22,7 +22,7 @@ returning holder;
 -- The work is done.
 delete from leases where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;
 
--- give_back --
+-- release_messages --
 -- The work failed or was broken off; a failure waits four times as long as the one before.
 update leases
    set holder = null, tries = tries + %(tries)s, failures = failures + %(failures)s,
@@ -30,6 +30,6 @@ update leases
            secs => least(%(first_wait)s * 4 ^ least(failures, 10), %(longest_wait)s))
  where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;
 
--- begin_anew --
+-- reset_attempts --
 -- The tries of other messages are no longer of interest.
 update leases set tries = 0 where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;

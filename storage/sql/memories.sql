@@ -95,7 +95,7 @@ with recursive part as materialized (
       from memories c
      cross join lateral ( -- an undone consolidation told nobody of anything
            select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
-             from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by seq desc) as is_undone
+             from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by revision desc) as is_undone
                      from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
      cross join lateral (
            select id, coalesce(draft, content) as content, protected from memories

@@ -1,12 +1,12 @@
 -- position --
 -- Up to which row of history a scope key was looked at, and how far the history has come.
-select coalesce((select propagated_seq from scopes where agent_id = %(agent_id)s and scope_key = %(key)s), 0),
-       coalesce((select seq from heads where agent_id = %(agent_id)s), 0);
+select coalesce((select propagated_revision from scopes where agent_id = %(agent_id)s and scope_key = %(key)s), 0),
+       coalesce((select revision from heads where agent_id = %(agent_id)s), 0);
 
 -- move --
 -- The scope key was looked at up to this row.
-insert into scopes (agent_id, scope_key, propagated_seq) values (%(agent_id)s, %(key)s, %(seq)s)
-on conflict (agent_id, scope_key) do update set propagated_seq = greatest(scopes.propagated_seq, excluded.propagated_seq);
+insert into scopes (agent_id, scope_key, propagated_revision) values (%(agent_id)s, %(key)s, %(revision)s)
+on conflict (agent_id, scope_key) do update set propagated_revision = greatest(scopes.propagated_revision, excluded.propagated_revision);
 
 -- new_claims --
 -- Facts and reflections of the scope key that came since this row, are not private and not of a personal category.
@@ -14,7 +14,7 @@ select {memory} from memories m
  where agent_id = %(agent_id)s and scope_key = %(key)s and kind in ('fact', 'reflection') and state in ('active', 'absorbed')
    and not private and category <> all(%(personal)s) and (%(tag)s::text is null or %(tag)s = any(tags))
    and exists (select from history h where h.agent_id = %(agent_id)s and h.memory_id = m.id and h.event = 'ADD'
-                  and h.seq > %(since)s)
+                  and h.revision > %(since)s)
  order by valid_from, id;
 
 -- claims --
@@ -25,7 +25,7 @@ select {memory} from memories
 
 -- messages --
 -- Messages of users that each of these memories rests on, also through merges.
-select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.brought_by
+select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.submitted_by
   from unnest(%(ids)s::uuid[]) as i(id) cross join lateral rests_on(%(agent_id)s, array[i.id]) as r
   join messages m on m.agent_id = %(agent_id)s and m.id = r.message_id
  where m.role = 'user' and m.user_id is not null and m.content is not null

@@ -12,7 +12,7 @@ returning id;
 -- Deletes jobs that have ended. One that was given to another worker has another id there.
 delete from procrastinate_jobs where id = any(%(ids)s);
 
--- give_back --
+-- release_messages --
 -- Queues jobs that were broken off, as new jobs; not those that a command has cancelled.
 with broken_off as (
     delete from procrastinate_jobs where id = any(%(ids)s) returning *

@@ -140,9 +140,9 @@ select coalesce(b.content, m.content) as content, m.subject, m.valid_from as sin
   from part p join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = p.id
   left join lateral (
        select c.before ->> 'content' as content
-         from history h join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+         from history h join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
         where h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event <> 'LINK'
-        order by h.seq limit 1) as b on true
+        order by h.revision limit 1) as b on true
  where not exists (select from history h
                     where h.agent_id = %(agent_id)s and h.memory_id = p.id and h.refinement_id = %(id)s and h.event = 'ADD')
  order by p.id;

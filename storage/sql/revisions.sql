@@ -1,10 +1,10 @@
 -- changes --
 -- How far the agent's history has come, how far the reader was told of it in this session, and what happened in between to
 -- the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one moment:
--- what commits while it runs has a higher seq than the head it reads. Who was never told is told of nothing,
--- but from a seq on that the caller names.
+-- what commits while it runs has a higher revision than the head it reads. Who was never told is told of nothing,
+-- but from a revision on that the caller names.
 with told as (
-    select h.seq as head, coalesce(%(since)s::bigint, t.seen_seq) as seen_seq, t.shown
+    select h.revision as head, coalesce(%(since)s::bigint, t.seen_revision) as seen_revision, t.shown
       from heads h left join thread_revisions t
            on t.agent_id = h.agent_id and t.session_id = %(session_id)s and t.reader = %(reader)s
      where h.agent_id = %(agent_id)s
@@ -12,7 +12,7 @@ with told as (
     select c.* from told
      cross join unnest(%(scope_keys)s::text[]) as k(scope_key)
      cross join lateral (
-           select h.seq, h.event, h.memory_id, h.category,
+           select h.revision, h.event, h.memory_id, h.category,
                   m.state, m.importance, m.content, m.scope_key as key, m.kind, m.said, m.provenance, m.actor_id,
                   coalesce(m.superseded_by, m.consolidated_into, case when h.event = 'MERGE' and m.state = 'soft_deleted' then (
                       select r.from_id from relations r
@@ -20,16 +20,16 @@ with told as (
                          and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
                        order by r.created_at desc limit 1) end) as successor
              from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
-            where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.seq > told.seen_seq
+            where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.revision > told.seen_revision
               and h.event = any(%(events)s)
               -- what a memory says is the same after a change of its flags
               and h.reason <> 'annotate'
               and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
               and (%(standing)s or m.kind not in ('core', 'consolidation', 'reflection'))
-            order by h.seq limit %(most)s) as c
-     order by c.seq limit %(most)s
+            order by h.revision limit %(most)s) as c
+     order by c.revision limit %(most)s
 )
-select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
+select told.head, told.seen_revision, p.revision, p.event, p.memory_id, p.category,
        p.state, p.importance::integer, left(p.content, %(longest)s) as beginning, p.successor,
        p.key, p.kind, case when (p.provenance <> 'consolidated' or p.said is not null) then p.actor_id end as author,
        case when p.said <> p.content then left(p.said, %(longest)s + 1) end as said,
@@ -43,19 +43,19 @@ select told.head, told.seen_seq, p.seq, p.event, p.memory_id, p.category,
   from told
   left join page p on true
   left join memories s on s.agent_id = %(agent_id)s and s.scope_key = any(%(scope_keys)s) and s.id = p.successor
- order by p.seq;
+ order by p.revision;
 
 -- advance --
 -- The reader has been told up to here; never backwards, and never beyond what has happened, for later changes would go
 -- unannounced.
 with head as (
-    select coalesce(max(seq), 0) as seq from heads where agent_id = %(agent_id)s
+    select coalesce(max(revision), 0) as revision from heads where agent_id = %(agent_id)s
 ), moved as (
-    insert into thread_revisions as t (agent_id, session_id, reader, seen_seq, shown)
-    select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s, %(shown)s from head where head.seq >= %(revision)s
+    insert into thread_revisions as t (agent_id, session_id, reader, seen_revision, shown)
+    select %(agent_id)s, %(session_id)s, %(reader)s, %(revision)s, %(shown)s from head where head.revision >= %(revision)s
     on conflict (agent_id, session_id, reader) do update
-       set seen_seq = greatest(t.seen_seq, excluded.seen_seq),
+       set seen_revision = greatest(t.seen_revision, excluded.seen_revision),
            shown = array(select unnest(t.shown) union select unnest(excluded.shown))
-     where t.seen_seq < excluded.seen_seq or not excluded.shown <@ t.shown
+     where t.seen_revision < excluded.seen_revision or not excluded.shown <@ t.shown
 )
-select seq from head;
+select revision from head;

@@ -3,16 +3,16 @@
 select scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit
   from scopes where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s);
 
--- first_look --
--- The agent's overrides, and the seq of its newest row of history; nothing and 0 for an agent not seen yet.
+-- read_snapshot --
+-- The agent's overrides, and the revision of its newest row of history; nothing and 0 for an agent not seen yet.
 select coalesce((select settings from agents where agent_id = %(agent_id)s), '{}'),
-       coalesce((select seq from heads where agent_id = %(agent_id)s), 0);
+       coalesce((select revision from heads where agent_id = %(agent_id)s), 0);
 
--- enter_agent --
+-- ensure_agent --
 -- An agent exists from its first use on.
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
 
--- hold_agent --
+-- lock_agent --
 -- What the agent overrides, for whoever is about to change it. The key stays untouched: a lock of it would wait for
 -- everybody who has a row that refers to the agent.
 insert into agents (agent_id) values (%(agent_id)s)
@@ -57,17 +57,17 @@ returning turn_writes;
 
 -- record_usage --
 -- Adds a step's tokens to the agent's day.
-insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, untold)
+insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, unreported_calls)
 values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(tier)s, %(calls)s,
-        %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s, %(untold)s)
+        %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s, %(unreported_calls)s)
 on conflict (agent_id, day, step, model) do update
    set tier = excluded.tier, calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
        cached_tokens = u.cached_tokens + excluded.cached_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
-       untold = u.untold + excluded.untold;
+       unreported_calls = u.unreported_calls + excluded.unreported_calls;
 
 -- daily_usage --
 -- Tokens by day, step and model, the last day first.
-select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, untold from token_usage
+select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, unreported_calls from token_usage
  where agent_id = %(agent_id)s and day >= coalesce(%(since)s::date, '-infinity')
    and day < coalesce(%(before)s::date, 'infinity')
  order by day desc, step, model;

@@ -1,7 +1,7 @@
 -- search --
 -- Hybrid search over the visible scope keys in one statement. Both branches look through every visible entry: each gives its
 -- best candidates, and each candidate has both scores. What is added to a score and in which order they come is up to
--- policy/recall/scoring.py; what no addition can lift among the results is left out before anything is looked up.
+-- memory/recall/scoring.py; what no addition can lift among the results is left out before anything is looked up.
 -- Common table expressions are brought together by grouping and windows, and tables looked up row by row: a join of two of
 -- them is quadratic under the one plan that serves every question, for that knows no sizes.
 with word as materialized (

@@ -40,7 +40,7 @@ async def spend(db: Database, who: Identity, tokens: int) -> None:
     """The agent has used so many tokens today."""
 
     async def act(tx: ScopedTransaction) -> None:
-        await scopes.enter_agent(tx)
+        await scopes.ensure_agent(tx)
         await scopes.record_usage(tx, Usage(step="decide", model="m", calls=1, input_tokens=tokens))
 
     await db.write(who, act)

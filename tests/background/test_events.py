@@ -10,8 +10,8 @@ import pytest
 
 from mnemic import Identity, Mnemic
 from mnemic.memory.background.jobs import JOBS
-from mnemic.operations.run.events import BATCH, EventLog
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.events import BATCH, EventLog
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.metrics import metrics_text
 from mnemic.state.events import Event
 from tests.background.test_budget import idle_work

@@ -29,7 +29,7 @@ TURNS = [
     {"role": "assistant", "content": "A fine name."},
 ]
 #: No event is waited for longer.
-LONGEST_SECONDS = 30.0
+MAX_SECONDS_LENGTH = 30.0
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ async def working(clone: Clone, model: LoopbackModel, **settings: Any) -> AsyncI
 
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
     """The first true value of the condition."""
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS_LENGTH):
         while not (value := await condition()):  # noqa: ASYNC110 - a worker's act on the database has no event
             await asyncio.sleep(0.02)
     return value

@@ -12,12 +12,12 @@ import pytest
 
 from mnemic import Identity, Mnemic
 from mnemic.memory.background.jobs import JOBS
+from mnemic.memory.background.maintenance.pair_rules import merged_text
 from mnemic.memory.background.maintenance.pairs import merge_pairs
 from mnemic.memory.background.maintenance.step import Maintenance
 from mnemic.memory.background.work import Work
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.formation.pairs import merged_text
-from mnemic.policy.text.shape import new_memory
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JudgePairsOutput, PairVerdict
 from mnemic.state.background import Target
 from mnemic.state.records import NewMemory, Relation
@@ -64,7 +64,7 @@ async def store(work: Work, *facts: NewMemory) -> None:
     )
 
     async def act(tx: ScopedTransaction) -> None:
-        await scopes.enter_agent(tx)
+        await scopes.ensure_agent(tx)
         await tx.begin_operation("formation")
         await memories.insert(tx, facts, model=resources.embedder.name, vectors=vectors, run_id=None)
 

@@ -14,10 +14,10 @@ from mnemic import Administration, Identity, Mnemic
 from mnemic.memory.background import propagation as raising
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.propagation import propagate, withdraw
+from mnemic.memory.background.propagation_rules import Claim, Evidence
 from mnemic.memory.background.work import Work
-from mnemic.operations.embedding import embed_to_store
-from mnemic.policy.formation.propagation import Claim, Evidence
-from mnemic.policy.text.shape import new_memory
+from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.text.shape import new_memory
 from mnemic.prompts.propagate import PropagateOutput
 from mnemic.service.worker import finish_due_work
 from mnemic.state.background import Target
@@ -187,7 +187,7 @@ async def test_of_500_private_facts_none_is_raised_by_a_model_that_always_says_s
         return [Evidence(message, message.content, claim.memory.scope_key) for message in claim.messages]
 
     monkeypatch.setattr(raising, "group_evidence", anything)
-    superuser.execute("update mnemic.scopes set propagated_seq = 0")
+    superuser.execute("update mnemic.scopes set propagated_revision = 0")
     await run(memory, "user:ana")
     assert len(shared(superuser, "group")) > 300
 

@@ -79,14 +79,14 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
 ) -> None:
     await know_berths(clean_db, model)
     fail_after_a_batch(model)
-    heads = superuser.execute("select agent_id, seq, hash from mnemic.heads").fetchall()
+    heads = superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall()
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         assert await by_meaning(memory, BOAT) == [BOAT]
         with pytest.raises(EmbedderUnavailableError):
             await memory.reembed()
 
         assert entries(superuser) == [(FORMER, None, MEMORIES - 100), (FORMER, NEXT, 100)]
-        assert superuser.execute("select agent_id, seq, hash from mnemic.heads").fetchall() == heads
+        assert superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall() == heads
         assert await by_meaning(memory, "Where is the boat of Ana moored?") == [BOAT]
         recalled = await memory.recall(ANA, "Where is the boat of Ana moored?", search="always")
         assert (recalled["degraded"], BOAT in recalled["context"]["turn"]) == (None, True)

@@ -20,7 +20,7 @@ from benchmarks.recall_quality.messages import telling_conversation
 from benchmarks.recall_quality.metrics import Returned, mean, score
 from benchmarks.recall_quality.porter import stem
 from benchmarks.refinement import __main__ as refinement
-from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, Given, of_conversations
+from benchmarks.refinement.cores import OUTGROWN_TOKENS, TARGET_TOKENS, Core, ModelOverrides, of_conversations
 from benchmarks.refinement.figures import figures
 from benchmarks.refinement.refining import Calls, Refined
 from mnemic.models.embedders import HashEmbedder
@@ -163,7 +163,9 @@ TEXTS = ["Ines owns a red kayak in Bergen.", "Ines is 41.", "Ines promised Bo a 
 
 def refined(merged: str, promise: str) -> Refined:
     question = Question(text="What does Ines own?", evidence=frozenset({"a"}), category=4, answer="a red kayak")
-    ines = Given(text="", subject="Ines", subject_user_id="ines", category="style", dated=MOMENT, turn_ids=frozenset())
+    ines = ModelOverrides(
+        text="", subject="Ines", subject_user_id="ines", category="style", dated=MOMENT, turn_ids=frozenset()
+    )
     given = (replace(ines, text=text, turn_ids=frozenset(turn)) for text, turn in zip(TEXTS, "abc", strict=True))
     core = Core(name="three", memories=tuple(given), target=1, questions=(question,))
     return Refined(

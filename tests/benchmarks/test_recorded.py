@@ -107,11 +107,11 @@ def _agent(superuser: psycopg.Connection) -> Any:
 def _assert_nothing_lost(superuser: psycopg.Connection, formed: Formed) -> None:
     assert any(session.problem for session in formed.sessions), "no answer was degenerate"
     for session in formed.sessions:
-        pending, unaccounted, emptied = (
+        pending, uncovered_messages, emptied = (
             superuser.execute(_MESSAGES, [*_agent(superuser), session.session]).fetchone() or ()
         )
         assert pending == session.accepted - sum(run["formed"] for run in session.runs), session.session
-        assert unaccounted == sum(run["unaccounted"] for run in session.runs), session.session
+        assert uncovered_messages == sum(run["uncovered_messages"] for run in session.runs), session.session
         assert emptied == 0
 
 

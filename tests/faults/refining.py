@@ -106,7 +106,7 @@ _WRONG: Mapping[str, LiteralString] = {
     "a session is not told by a row for its beginning and one for its end": """
         select r.id from mnemic.refinements r
           left join mnemic.history h on h.agent_id = r.agent_id and h.refinement_id = r.id and h.event = 'SESSION'
-         group by r.agent_id, r.id having count(h.seq) <> 2""",
+         group by r.agent_id, r.id having count(h.revision) <> 2""",
     "a session's figures are not those of the history": """
         select r.id from mnemic.refinements r
           left join mnemic.history h on h.agent_id = r.agent_id and h.refinement_id = r.id

@@ -10,10 +10,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.operations.refinement import edits
-from mnemic.operations.refinement.edits import complete
-from mnemic.operations.refinement.session import RefinementSession
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.refinement import edits
+from mnemic.memory.refinement.edits import complete
+from mnemic.memory.refinement.session import RefinementSession
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError

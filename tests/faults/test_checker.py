@@ -18,9 +18,9 @@ JOBS = [job(1), job(2)]
 DAMAGE: Mapping[str, LiteralString] = {
     "a message is lost or stored twice": "delete from messages where place = (select max(place) from messages)",
     "a message is not formed": "update messages set formed_by = null where session_id = 'job-1'",
-    "a message was formed by an operation that history does not know": "delete from history where seq < 3",
+    "a message was formed by an operation that history does not know": "delete from history where revision < 3",
     "a session was formed in several operations": (
-        "update messages set formed_by = (select op_id from history where seq = 1) where place % 2 = 0"
+        "update messages set formed_by = (select op_id from history where revision = 1) where place % 2 = 0"
     ),
     "what a session told is not stored exactly once": (
         "update memories set content = replace(content, 'crate 1', 'crate 2') where kind = 'fact'"

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory, Message, NewMemory, Supersession
@@ -32,7 +32,7 @@ PLACES = ("harbor", "bridge", "market", "station", "garden", "tower", "museum", 
 _SHOWN: LiteralString = """
 select distinct m.id, m.kind from memories m
   join history h on h.agent_id = m.agent_id and h.memory_id = m.id
-  join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+  join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
  where m.agent_id = %(agent_id)s and c::text like %(canary)s order by m.id"""
 
 
@@ -151,7 +151,7 @@ class History:
         async with self.db.scoped(self.who) as scoped:
             found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
         op_id = self.random.choice(found).op_id
-        await undo(Actor(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
+        await undo(Principal(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 
 
 async def histories(db: Database, many: int, *, ties_repeats: bool = True) -> list[History]:

@@ -11,7 +11,7 @@ from signal import SIGKILL
 import psycopg
 import pytest
 
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.settings import Settings

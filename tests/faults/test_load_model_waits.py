@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mnemic.memory.refinement import edits
+from mnemic.memory.runtime.resources import Resources
 from mnemic.nodes import consolidation as consolidation_node
-from mnemic.operations.refinement import edits
-from mnemic.operations.run.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import ScopeSettings
 from mnemic.storage.schema import SERVICE_ROLE
@@ -134,7 +134,7 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, way: str) -
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "module", "name", "step"),
-    [("sequential", consolidation_node, "metered", CONSOLIDATION), ("refinement", edits, "finish", EMBEDDINGS)],
+    [("sequential", consolidation_node, "track_usage", CONSOLIDATION), ("refinement", edits, "finish", EMBEDDINGS)],
     ids=["a model", "an embedder"],
 )
 async def test_control_a_transaction_that_is_open_meanwhile_is_seen_by(

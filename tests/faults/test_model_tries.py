@@ -61,7 +61,7 @@ def narrow(request: dict[str, Any]) -> Any:
 def counts(superuser: psycopg.Connection) -> tuple[int, int]:
     """Messages that were formed, and that were set aside."""
     row = superuser.execute(
-        "select count(*) filter (where formed_by is not null), count(*) filter (where set_aside) from mnemic.messages"
+        "select count(*) filter (where formed_by is not null), count(*) filter (where quarantined) from mnemic.messages"
     ).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.refinement.session import CoreMemoryEditor
+from mnemic.memory.refinement.session import CoreMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefinementOverError

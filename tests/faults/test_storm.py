@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from mnemic.policy.recall.delta import MOST_BULLETS, SIGNS
+from mnemic.memory.recall.delta import MAX_BULLETS, SIGNS
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.storage import database, memories, opening, revisions
@@ -48,7 +48,7 @@ class Reader:
     async def poll(self) -> None:
         recalled = await self.memory.recall(self.who)
         assert recalled["degraded"] is None
-        self.changes.update(update["seq"] for update in recalled["updates"])
+        self.changes.update(update["revision"] for update in recalled["updates"])
         header = text_of(recalled["context"]).partition("<Updates")[2].partition("</Updates>")[0]
         self.bullets.append(header.count("\n- "))
         await self.memory.observe(self.who, [], revision=recalled["revision"])
@@ -104,10 +104,10 @@ async def watched(clone: Clone, transactions: int, seed: int) -> Outcome:
         await settle_in(crowd)
         for reader in readers:
             await reader.poll()
-        before = _seqs(crowd.superuser)
+        before = _revisions(crowd.superuser)
         writing = asyncio.create_task(storm(plan(transactions, seed), crowd))
         await asyncio.gather(writing, *(reader.read(writing) for reader in readers))
-        happened = _seqs(crowd.superuser) - before
+        happened = _revisions(crowd.superuser) - before
         await assert_pool_is_whole(crowd)
     with clone.as_superuser() as superuser:  # once every backend has reported
         (deadlocks,) = superuser.execute(
@@ -116,12 +116,12 @@ async def watched(clone: Clone, transactions: int, seed: int) -> Outcome:
         return Outcome(crowd, readers, happened, *_fate(superuser), deadlocks)
 
 
-def _seqs(superuser: psycopg.Connection) -> set[int]:
+def _revisions(superuser: psycopg.Connection) -> set[int]:
     """All changes that the readers may see."""
     who = READERS[0]
-    statement = "select seq from mnemic.history where agent_id = %s and scope_key = any(%s) and event = any(%s)"
+    statement = "select revision from mnemic.history where agent_id = %s and scope_key = any(%s) and event = any(%s)"
     values = (who.agent_id, [key for key in who.scope_keys if not key.startswith("session")], list(SIGNS))
-    return {seq for (seq,) in superuser.execute(statement, values).fetchall()}
+    return {revision for (revision,) in superuser.execute(statement, values).fetchall()}
 
 
 def _fate(superuser: psycopg.Connection) -> tuple[list[str], list[str], int]:
@@ -133,7 +133,7 @@ def _fate(superuser: psycopg.Connection) -> tuple[list[str], list[str], int]:
     written = Counter(token for _, content in texts for token in TOKEN.findall(content))
     rows = superuser.execute(
         "select content, state, consolidated_into, array(select event from mnemic.history h"
-        "   where (h.agent_id, h.memory_id) = (m.agent_id, m.id) order by seq)"
+        "   where (h.agent_id, h.memory_id) = (m.agent_id, m.id) order by revision)"
         "  from mnemic.memories m where kind = 'reflection'"
     ).fetchall()
     lost, doubled = [], [token for token, count in written.items() if count > 1]
@@ -174,7 +174,7 @@ async def test_in_a_storm_every_promise_holds(fresh_db: Clone, transactions: int
     for reader in outcome.readers:
         assert reader.changes == Counter(outcome.happened)
         assert len(reader.bullets) > 20
-        assert max(reader.bullets) == MOST_BULLETS
+        assert max(reader.bullets) == MAX_BULLETS
     with fresh_db.as_superuser() as superuser:
         for agent in AGENTS:
             assert_chain_is_whole(superuser, agent)
@@ -190,8 +190,9 @@ do $do$
 declare
     recording text := pg_get_functiondef('mnemic.record_history'::regproc);
 begin
-    recording := replace(recording, 'h.seq := h.seq + 1;', 'h.seq := nextval(''mnemic.loose'');');
-    execute replace(recording, 'update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;', '');
+    recording := replace(recording, 'h.revision := h.revision + 1;', 'h.revision := nextval(''mnemic.loose'');');
+    execute replace(recording,
+                    'update heads set revision = h.revision, hash = h.hash where agent_id = h.agent_id;', '');
 end $do$;
 """
 Break = Callable[[psycopg.Connection, pytest.MonkeyPatch], object]
@@ -208,8 +209,11 @@ def head_unlocked(superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
     worsen(
         monkeypatch,
         revisions,
-        changes=("select h.seq as head", "select (select max(seq) from history) as head"),
-        advance=("coalesce(max(seq), 0) as seq from heads", "coalesce(max(seq), 0) as seq from history"),
+        changes=("select h.revision as head", "select (select max(revision) from history) as head"),
+        advance=(
+            "coalesce(max(revision), 0) as revision from heads",
+            "coalesce(max(revision), 0) as revision from history",
+        ),
     )
 
 
@@ -234,7 +238,9 @@ CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object], int]] = {
     "statements without their guards": (unguarded, lambda outcome: outcome.lost and outcome.doubled, 1),
     "the head not locked": (head_unlocked, lambda outcome: outcome.missed, 4),
     "a cursor that lags by one": (
-        lambda _, patch: worsen(patch, revisions, changes=("h.seq > told.seen_seq", "h.seq >= told.seen_seq")),
+        lambda _, patch: worsen(
+            patch, revisions, changes=("h.revision > told.seen_revision", "h.revision >= told.seen_revision")
+        ),
         lambda outcome: outcome.repeated,
         1,
     ),

@@ -167,7 +167,7 @@ async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Use
         assert asked(model).count(useless.step) == 2, useless
         return
     (run,) = await memory.form(who)
-    assert run["unaccounted"] == len(SAID) - 1, useless
+    assert run["uncovered_messages"] == len(SAID) - 1, useless
     kept = {OSLO, BERGEN} if useless.step == DECISIONS else {BERGEN}
     assert kept <= {*await contents(memory, who)}, useless
     assert await contents(memory, who, "reflection") == [WISH], useless
@@ -211,7 +211,7 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
 async def test_control_without_the_check_of_answers_the_run_goes_on(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.formation.builder.MemoryBuilder.flaw", lambda *_: None)
+    monkeypatch.setattr("mnemic.memory.formation.builder.MemoryBuilder.flaw", lambda *_: None)
     for extraction in ("sequential", "single"):
         with pytest.raises(BaseException, match="DID NOT RAISE"):
             await meet_all(clean_db, superuser, [(extraction, of_kind(extraction)[:1])])

@@ -17,9 +17,9 @@ from psycopg.conninfo import make_conninfo
 from mnemic import Mnemic
 from mnemic.graphs import consolidation as consolidation_module
 from mnemic.graphs import formation, recall, refinement, supervisor
+from mnemic.memory.runtime import resources
+from mnemic.memory.runtime.resources import Resources
 from mnemic.nodes import supervisor as supervisor_nodes
-from mnemic.operations.run import resources
-from mnemic.operations.run.resources import Resources
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.supervisor import SupervisorState
 from tests.support.agents import (

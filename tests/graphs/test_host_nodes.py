@@ -275,7 +275,7 @@ async def test_what_the_memory_told_is_not_stored_again(
         {"role": "assistant", "content": f"<MemoryContext>{KEPT}</MemoryContext> On the quay."},
     ]
     if not known:
-        monkeypatch.setattr("mnemic.operations.messages.incoming.PREAMBLE", "another sentence")
+        monkeypatch.setattr("mnemic.memory.messages.incoming.PREAMBLE", "another sentence")
     await memory.observe(FRIDAY, talk)
 
     rows = {content for (content,) in superuser.execute("select content from mnemic.messages").fetchall()}

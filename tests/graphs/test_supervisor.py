@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Rem
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
+from mnemic.memory.runtime.resources import Resources
 from mnemic.models import tool_calls
-from mnemic.nodes.supervisor import MOST_CALLING
-from mnemic.operations.run.resources import Resources
+from mnemic.nodes.supervisor import MAX_CALLING
 from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import (
@@ -170,7 +170,7 @@ async def test_a_model_that_never_stops_calling_is_brought_to_an_answer(memory: 
 
     assert done["messages"][-1].text == VISIBLE
     ids = [str(call["id"]) for item in done["messages"] if isinstance(item, AIMessage) for call in item.tool_calls]
-    assert len(set(ids)) == MOST_CALLING  # though the model numbers them alike
+    assert len(set(ids)) == MAX_CALLING  # though the model numbers them alike
     assert ids == [item.tool_call_id for item in done["messages"] if isinstance(item, ToolMessage)]
 
 

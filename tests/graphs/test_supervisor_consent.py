@@ -83,7 +83,7 @@ async def test_of_several_calls_each_is_done_once_and_the_declined_not_at_all(
         "Ana rows on Sundays.",
     }
     events = superuser.execute(
-        "select event, reason from mnemic.history where event <> 'LINK' order by event, seq"
+        "select event, reason from mnemic.history where event <> 'LINK' order by event, revision"
     ).fetchall()
     assert events == [*[("ADD", "remember")] * 4, ("DELETE", "forget")]
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mnemic.policy.text.shape import clean_text, strip_recalled
+from mnemic.memory.text.shape import clean_text, strip_recalled
 from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION
 from mnemic.state.graphs import MemoryContext
@@ -147,7 +147,9 @@ def check_rows(before: Dump, after: Dump, *, own: Sequence[str], closings: int) 
 
 def check_operations(superuser: psycopg.Connection, since: int) -> None:
     """What a run wrote since a row of the history is one operation, so that it can be undone as one."""
-    rows = superuser.execute("select distinct op_id, event from mnemic.history where seq > %s", (since,)).fetchall()
+    rows = superuser.execute(
+        "select distinct op_id, event from mnemic.history where revision > %s", (since,)
+    ).fetchall()
     assert len({op_id for op_id, _ in rows}) <= 1, "several operations"
     assert {event for _, event in rows} <= {"ADD", "SUPERSEDE", "LINK"}, "something else than added, related and closed"
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from mnemic.operations.messages import incoming
-from mnemic.policy.formation.grounding import Attachments
+from mnemic.memory.formation.grounding import Attachments
+from mnemic.memory.messages import incoming
 from mnemic.prompts.supervise import ATTACHED
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.memory import Mnemic

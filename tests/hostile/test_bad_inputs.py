@@ -280,7 +280,7 @@ def test_every_command_has_places_for_a_bad_word() -> None:
 async def test_a_cleaning_that_cleans_nothing_is_seen(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.operations.messages.incoming.clean_text", lambda text: text)
+    monkeypatch.setattr("mnemic.memory.messages.incoming.clean_text", lambda text: text)
     act = OBSERVING["observe: content"]
 
     assert set(TEXTS) - await kept(memory, superuser, act) >= {"a null character", "a lone surrogate"}

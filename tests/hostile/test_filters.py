@@ -11,7 +11,7 @@ import pytest
 from psycopg.rows import dict_row
 from pydantic import ValidationError
 
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity

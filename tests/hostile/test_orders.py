@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from langchain_core.messages import HumanMessage
 
-from mnemic.operations.formation.builder import Place, ScopeResolver
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.memory.formation.builder import Place, ScopeResolver
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.prompts import attribution, conversation
 from mnemic.prompts.request import with_memory
 from mnemic.service.memory import Mnemic
@@ -150,7 +150,7 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     memory = Mnemic(resources)
     await seed(resources, superuser, order)
     before = dump(superuser)
-    ((since,),) = superuser.execute("select max(seq) from mnemic.history where agent_id = 'harbor'").fetchall()
+    ((since,),) = superuser.execute("select max(revision) from mnemic.history where agent_id = 'harbor'").fetchall()
     theirs = await shown_to_bo(memory, order)
     await form(memory, order)
 

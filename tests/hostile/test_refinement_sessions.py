@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from mnemic.memory.refinement.session import CoreMemoryEditor
+from mnemic.memory.text.shape import search_text
 from mnemic.nodes import refinement as close_refinement
-from mnemic.operations.refinement.session import CoreMemoryEditor
-from mnemic.policy.text.shape import search_text
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
@@ -206,9 +206,10 @@ def check_outside(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
 def check_scope_keys(superuser: psycopg.Connection, since: Any) -> None:
     """What was written lately was done by a session of that scope key, between its beginning and its end."""
     stray = superuser.execute(
-        "select h.event from mnemic.history h left join (select agent_id, refinement_id, scope_key, min(seq), max(seq)"
+        "select h.event from mnemic.history h left join"
+        " (select agent_id, refinement_id, scope_key, min(revision), max(revision)"
         "  from mnemic.history where event = 'SESSION' group by 1, 2, 3) s using (agent_id, refinement_id, scope_key)"
-        " where h.ts > %s and h.seq between s.min and s.max is not true",
+        " where h.ts > %s and h.revision between s.min and s.max is not true",
         (since,),
     ).fetchall()
     assert not stray, "a change outside of a session of its scope key"

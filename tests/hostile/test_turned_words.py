@@ -8,7 +8,7 @@ import pytest_asyncio
 from langchain_core.messages import HumanMessage
 
 from mnemic.memory.background.propagation import propagate
-from mnemic.policy.formation import proof
+from mnemic.memory.text import proof
 from mnemic.service.memory import Mnemic
 from mnemic.state.background import Target
 from mnemic.state.records import Memory

@@ -7,10 +7,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.operations.formation import builder as placing
-from mnemic.operations.formation.builder import ScopeResolver
-from mnemic.policy.formation import sharing
-from mnemic.policy.formation.proof import Proof, Wording
+from mnemic.memory.formation import builder as placing
+from mnemic.memory.formation.builder import ScopeResolver
+from mnemic.memory.text import sharing
+from mnemic.memory.text.proof import Proof, Wording
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message

@@ -16,7 +16,7 @@ from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_answer
 from mnemic.state.errors import ConfigurationError, ModelError
 from mnemic.state.settings import Settings
-from tests.models.test_structured import GOOD, NOTE, Given
+from tests.models.test_structured import GOOD, NOTE, ModelOverrides
 from tests.support.deadlines import expiring
 from tests.support.loopback import LoopbackModel, Reply, Request
 
@@ -43,7 +43,7 @@ async def test_json_is_read_out_of_text_and_the_schema_stands_in_the_request(
 ) -> None:
     endpoint.answer("Note", AROUND[name])
 
-    note, _ = await run_step(NOTE, Given(), ChatModels(settings(endpoint, structured_output="text")))
+    note, _ = await run_step(NOTE, ModelOverrides(), ChatModels(settings(endpoint, structured_output="text")))
 
     assert note == GOOD
     (request,) = endpoint.chat_requests
@@ -73,7 +73,7 @@ async def test_a_model_that_the_host_has_made_is_asked_and_stays_as_it_was() -> 
     name = name_of(own)
     models = ChatModels(Settings(fast_model=name, structured_output="text"), {("fast", name): own})
 
-    note, spent = await run_step(NOTE, Given(), models)
+    note, spent = await run_step(NOTE, ModelOverrides(), models)
 
     assert (note, spent.model) == (GOOD, "Brass:brass-1")
     assert (own.tags, own.disable_streaming) == (["mine"], False)
@@ -143,7 +143,7 @@ async def test_an_answer_that_does_not_come_ends_at_the_deadline(
     endpoint.answer("Note", arrive)
     try:
         with pytest.raises(ModelError, match=r"timeout: .*MNEMIC_MODEL_DEADLINE_SECONDS"):
-            await run_step(NOTE, Given(), models)
+            await run_step(NOTE, ModelOverrides(), models)
     finally:
         never.set()
     assert [(one.step, one.model) for one in waiting] == [("note", "openai:m")]
@@ -160,7 +160,7 @@ async def test_a_used_up_quota_is_not_asked_again(endpoint: LoopbackModel, monke
 
     monkeypatch.setattr(endpoint, "reply_to", refuse)
     with pytest.raises(ModelError, match=r"quota used up \(HTTP 429, insufficient_quota\): .*MNEMIC_API_KEY"):
-        await run_step(NOTE, Given(), ChatModels(settings(endpoint)))
+        await run_step(NOTE, ModelOverrides(), ChatModels(settings(endpoint)))
     assert len(asked) == 1
 
 
@@ -179,7 +179,7 @@ async def test_a_wrong_path_is_told_from_an_unknown_model_as_far_as_the_server_l
     kind = "application/json" if body[:1] == b"{" else "text/html"
     monkeypatch.setattr(endpoint, "reply_to", lambda *_: (404, kind, body))
     with pytest.raises(ModelError, match=told):
-        await run_step(NOTE, Given(), ChatModels(settings(endpoint)))
+        await run_step(NOTE, ModelOverrides(), ChatModels(settings(endpoint)))
 
 
 async def test_an_answer_of_which_a_part_was_shown_is_not_asked_for_again(endpoint: LoopbackModel) -> None:

@@ -104,7 +104,7 @@ LATER = (
 
 def test_importing_the_graphs_imports_nothing_that_only_opening_or_a_model_needs() -> None:
     assert loaded_by("mnemic.graphs.recall, mnemic.graphs.formation") == ""
-    assert loaded_by("mnemic.policy.plain_yaml") == "yaml"  # the check sees what is imported
+    assert loaded_by("mnemic.memory.runtime.plain_yaml") == "yaml"  # the check sees what is imported
 
 
 def loaded_by(modules: str) -> str:

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.bands.__main__ import main
 from benchmarks.bands.measure import Errors, Measured, errors, measure, of_label, propose
 from benchmarks.bands.pairs import LABELS, load_pairs
+from mnemic.memory.text.bands import same_fact
+from mnemic.memory.text.details import details
 from mnemic.models.embedders.minilm import MiniLMEmbedder
-from mnemic.policy.formation.bands import same_fact
-from mnemic.policy.text.details import details
 
 pytestmark = pytest.mark.thorough
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from benchmarks.corpus.everyday import Everyday, Held, conversations, held_after
 from mnemic import Mnemic
+from mnemic.memory.text.kept import missing_details
+from mnemic.memory.text.shape import count_tokens
 from mnemic.models.offline import steps as offline
-from mnemic.policy.text.kept import missing_details
-from mnemic.policy.text.shape import count_tokens
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
 from mnemic.prompts.refine import RefineInput
 from mnemic.prompts.write_consolidation import WriteConsolidationInput
-from mnemic.state.records import Outdated
+from mnemic.state.records import StaleMemory
 from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
 from tests.support.scripted import turns
 from tests.support.server import Clone
@@ -107,7 +107,7 @@ def test_a_consolidation_lists_what_holds_each_once(current: str, reflections: l
 
 def test_a_consolidation_lists_nothing_that_has_ended() -> None:
     had = remembered("Plans for Mara allow for this: Mara is allergic to peanuts.")
-    ended = Outdated(had.id, "user:mara", had.content, True, UUID(int=9), "Mara is allergic to peanuts.", NOW, None)
+    ended = StaleMemory(had.id, "user:mara", had.content, True, UUID(int=9), "Mara is allergic to peanuts.", NOW, None)
     given_ = WriteConsolidationInput("user", "Mara", "Mara rows.", [had], 400, "", NOW.date(), outdated=[ended])
     assert offline.write_consolidation(given_).text == "Mara rows."
 

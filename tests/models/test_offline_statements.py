@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
+from mnemic.memory.text.writing import check_text
 from mnemic.models.offline import steps as offline
 from mnemic.models.offline.chat import OfflineChat
-from mnemic.policy.text.writing import check_text
 from mnemic.prompts.conversation import Line, People
 from mnemic.prompts.extraction import ExtractionInput, FactDraft, ReflectionDraft
 from mnemic.prompts.tools import query_answer

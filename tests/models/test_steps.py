@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from mnemic.memory.runtime.categories import load_categories
 from mnemic.models.chat import ChatModels
 from mnemic.models.offline import steps as rules
 from mnemic.models.structured import run_step
-from mnemic.policy.categories import load_categories
 from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -33,7 +33,7 @@ from mnemic.prompts.write_consolidation import (
 from mnemic.state.errors import ModelError
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Usage
-from mnemic.state.records import Outdated, Standing
+from mnemic.state.records import ScopeContext, StaleMemory
 from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import fact, facts, observations, reflections
@@ -48,7 +48,7 @@ EXTRACTION = ExtractionInput(
     guidance=HOSTILE,
     categories=(*load_categories().offered, ("recipes", HOSTILE)),
     limit=7,
-    standing=((HOSTILE, Standing(scope_key="user:mara", core=(remembered(HOSTILE),))),),
+    standing=((HOSTILE, ScopeContext(scope_key="user:mara", core=(remembered(HOSTILE),))),),
 )
 
 
@@ -80,7 +80,7 @@ CASES = (
             guidance=HOSTILE,
             today=MAY.date(),
             written=MARCH,
-            outdated=[Outdated(UUID(int=1), "user:mara", HOSTILE, True, UUID(int=2), HOSTILE, MARCH, HOSTILE)],
+            outdated=[StaleMemory(UUID(int=1), "user:mara", HOSTILE, True, UUID(int=2), HOSTILE, MARCH, HOSTILE)],
             persona=HOSTILE,
             draft=HOSTILE,
             problems=["450 words, at most 400", HOSTILE],

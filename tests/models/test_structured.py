@@ -38,7 +38,7 @@ class Note(StepOutput):
     stars: int
 
 
-class Given(NamedTuple):
+class ModelOverrides(NamedTuple):
     """What the step is given."""
 
     conversation: str = SECRET
@@ -47,7 +47,7 @@ class Given(NamedTuple):
         return self._asdict()
 
 
-NOTE = Step[Given, Note](
+NOTE = Step[ModelOverrides, Note](
     parse_prompt("note", "# system\nWrite down the note.\n\n# user\n{{conversation}}\n"), Note, "fast"
 )
 GOOD = Note(text="Mara swims.", stars=3)
@@ -66,7 +66,7 @@ class Always(ChatModels):
 
 async def ask(base_url: str, method: Method = "json_schema") -> tuple[Note, Usage]:
     settings = Settings(base_url=base_url, fast_model="openai:m", structured_output=method)
-    return await run_step(NOTE, Given(), ChatModels(settings))
+    return await run_step(NOTE, ModelOverrides(), ChatModels(settings))
 
 
 def check_quotes_nothing(error: ModelError) -> None:
@@ -214,12 +214,12 @@ async def test_the_schema_is_strict_temperature_and_length_are_bounded_and_a_cal
     assert request["response_format"]["json_schema"]["strict"] is True
     assert request["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
     assert (request["temperature"], request["max_completion_tokens"]) == (0, 16_384)
-    assert (usage.calls, usage.untold, usage.input_tokens, usage.output_tokens) == (1, 1, 0, 0)
+    assert (usage.calls, usage.unreported_calls, usage.input_tokens, usage.output_tokens) == (1, 1, 0, 0)
 
 
 async def test_a_model_without_structured_output_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="FakeListChatModel has no structured output"):
-        await run_step(NOTE, Given(), Always(FakeListChatModel(responses=["x"])))
+        await run_step(NOTE, ModelOverrides(), Always(FakeListChatModel(responses=["x"])))
 
 
 # -- no answer over the wire
@@ -299,7 +299,7 @@ async def failed(error: Exception) -> ModelError:
         raise error
 
     with pytest.raises(ModelError) as caught:
-        await run_step(NOTE, Given(), Always(BrassChat(behave=behave)))
+        await run_step(NOTE, ModelOverrides(), Always(BrassChat(behave=behave)))
     check_quotes_nothing(caught.value)
     return caught.value
 
@@ -358,6 +358,6 @@ OTHERS_ANSWERS = {
 
 @pytest.mark.parametrize("answer", OTHERS_ANSWERS.values(), ids=OTHERS_ANSWERS)
 async def test_a_good_answer_of_another_provider_is_read(answer: AIMessage) -> None:
-    result = await run_step(NOTE, Given(), Always(BrassChat(behave=lambda: answer)))
+    result = await run_step(NOTE, ModelOverrides(), Always(BrassChat(behave=lambda: answer)))
 
     assert (result.output, result.usage.calls) == (GOOD, 1)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mnemic.operations.formation.builder import ScopeResolver
-from mnemic.operations.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
-from mnemic.operations.formation.closings import without_unrelated
-from mnemic.operations.formation.decisions import apply_decisions
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.categories import load_categories
-from mnemic.policy.formation.bands import Bands
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.formation.builder import ScopeResolver
+from mnemic.memory.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
+from mnemic.memory.formation.decisions import apply_decisions
+from mnemic.memory.formation.invalidations import without_unrelated
+from mnemic.memory.runtime.categories import load_categories
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.bands import Bands
+from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.extraction import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.formation import SimilarFact

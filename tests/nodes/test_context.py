@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.operations.recall import fit_facts
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.recall.query import fit_facts
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.memory_context import PREAMBLE, memory_line, render_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
-from mnemic.state.records import Memory, Standing
+from mnemic.state.records import Memory, ScopeContext
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources
 from tests.support.searching import fact
@@ -59,8 +59,8 @@ async def test_the_header_is_the_turns_first_lines_and_is_told_once(memory: Mnem
         f"- +created: [Goals] {BEES} (imp=2)",
     ]
     assert recalled["updates"] == [  # without a text
-        {"seq": seq, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
-        for seq, new in enumerate(sorted((bees, row), key=lambda new: new.id), start=1)
+        {"revision": revision, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
+        for revision, new in enumerate(sorted((bees, row), key=lambda new: new.id), start=1)
     ]
     again = await told(memory)
     assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
@@ -142,11 +142,11 @@ def test_merged_notes_are_counted(combined: int, text: str) -> None:
 # -- which facts stand in it
 
 
-def scope_of(place: int, facts: list[tuple[str, int, int]], core: str) -> Standing:
+def scope_of(place: int, facts: list[tuple[str, int, int]], core: str) -> ScopeContext:
     key = f"group:{place}"
     text = remembered(core, kind="core", key=key)
     dated = [(n, draft, importance, BEGAN + timedelta(days=day)) for n, (draft, importance, day) in enumerate(facts)]
-    return Standing(
+    return ScopeContext(
         scope_key=key,
         core=(text,) if core else (),
         facts=tuple(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.operations.formation.selection import most_important, within_cap
+from mnemic.memory.formation.selection import most_important, within_cap
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.records import NewMemory, ScopeSettings, Supersession

@@ -190,7 +190,7 @@ async def test_an_unreadable_draft_costs_itself_alone_and_is_counted(memory: Mne
         run, who = await formed(memory, model, spoiled(field, value), place)
         assert (asked(model).count(FACTS), run["refused"]) == (1, {"unreadable": 1}), value
         assert await contents(memory, who) == [BOATS]
-        assert run["unaccounted"] == 1  # the model's word that nothing else is there does not cover it
+        assert run["uncovered_messages"] == 1  # the model's word that nothing else is there does not cover it
 
 
 async def test_the_list_alone_and_an_answer_without_its_flag_are_read(memory: Mnemic, model: LoopbackModel) -> None:
@@ -200,7 +200,7 @@ async def test_the_list_alone_and_an_answer_without_its_flag_are_read(memory: Mn
         _, who = await formed(memory, model, answer, place)
         assert await contents(memory, who) == sorted([BOATS, TEA])
     run, who = await formed(memory, model, {"facts": whole["facts"][0]}, len(shapes))
-    assert (await contents(memory, who), run["unaccounted"]) == ([BOATS], 1)
+    assert (await contents(memory, who), run["uncovered_messages"]) == ([BOATS], 1)
 
 
 async def test_decisions_and_reflections_are_read_as_generously(memory: Mnemic, model: LoopbackModel) -> None:

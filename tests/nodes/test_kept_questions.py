@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.recall_quality.messages import plain_pairs
 from mnemic import Mnemic
-from mnemic.policy.text.questions import folded
-from mnemic.state.records import Found
+from mnemic.memory.text.questions import folded
+from mnemic.state.records import SearchResult
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import say, scripted_memory, turns
 from tests.support.server import Clone
@@ -16,7 +16,7 @@ ANA = identity("ana", session="s1")
 PAIRS = plain_pairs()
 
 
-def answers(told: str, question: str, item: Found) -> bool:
+def answers(told: str, question: str, item: SearchResult) -> bool:
     """Whether a result has most of the words that the question lacks: it is what was told, or a fact formed from it."""
     new = {word for word in folded(told) if len(word) > 3 or word.isdigit()} - {*folded(question)}
     return 2 * len(new & {*folded(item.content)}) > len(new)

@@ -121,10 +121,10 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
 ) -> None:
     model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
     await memory.observe(ANA, turns("POISON"))
-    for _ in range(memory.settings.tries):
+    for _ in range(memory.settings.retry_policy):
         with pytest.raises(ModelOutputError):
             await memory.form(ANA)
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
+    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]
     for place in range(6):
         await memory.observe(ANA, turns(f"news {place}", minutes=60 + place))
         assert [run["formed"] for run in await memory.form(ANA)] == [1, 0]
@@ -135,8 +135,8 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
 
     await memory.observe(ANA, turns(*[f"more {place}" for place in range(45)], minutes=90))
     model.answer(FACTS, facts())
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
+    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
+    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
 
 
 async def test_nothing_is_set_aside_that_did_not_fail_alone(
@@ -151,7 +151,7 @@ async def test_nothing_is_set_aside_that_did_not_fail_alone(
     for _ in range(5):
         with pytest.raises(ModelOutputError):  # the second one, which nobody has seen alone yet
             await memory.form(ANA)
-    assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(2, 2), (0, 2)]
+    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(2, 2), (0, 2)]
 
 
 async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
@@ -159,7 +159,7 @@ async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
 ) -> None:
     model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
     await memory.observe(ANA, turns("POISON", *[f"m{place}" for place in range(3)]))
-    superuser.execute("update mnemic.messages set set_aside = true")
+    superuser.execute("update mnemic.messages set quarantined = true")
     left: list[int] = []
     for _ in range(20):
         with suppress(ModelOutputError):

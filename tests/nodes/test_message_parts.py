@@ -7,8 +7,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from mnemic import Mnemic
-from mnemic.operations.messages.incoming import last_question
-from mnemic.operations.messages.transcript import transcript
+from mnemic.memory.messages.incoming import last_question
+from mnemic.memory.runtime.transcript import transcript
 from mnemic.state.errors import InvalidInputError
 from tests.support.worlds import identity
 

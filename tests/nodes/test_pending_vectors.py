@@ -95,10 +95,10 @@ async def test_a_refused_text_is_found_by_words_until_the_endpoint_takes_it(
     assert await memory.embed_pending(ANA) == (0, 1)
 
     model.answer_embeddings(None)
-    before = superuser.execute("select agent_id, seq, hash from mnemic.heads").fetchall()
+    before = superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall()
     assert await memory.embed_pending(ANA) == (1, 0)
     assert LONG.strip() in await by_meaning(memory, LONG[:300], "message")
-    assert superuser.execute("select agent_id, seq, hash from mnemic.heads").fetchall() == before
+    assert superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall() == before
     assert superuser.execute("select distinct model from mnemic.entries").fetchall() == [
         (memory.resources.embedder.name,)
     ]

@@ -202,7 +202,7 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
     a_new_fact_each_time(model)
     use_up(superuser, 20, "bo")
     await memory.observe(NOBODY, turns("I keep bees.", "assistant: Fine.", user="bo"), several_speakers=True)
-    superuser.execute("update mnemic.messages set set_aside = true")
+    superuser.execute("update mnemic.messages set quarantined = true")
 
     runs = await memory.form(NOBODY, retry=True)  # in a batch, for the day is used up
     assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import pytest
 
-from mnemic.models.failures import MOST_REQUESTS
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.text.shape import count_tokens
+from mnemic.models.failures import MAX_REQUESTS
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
@@ -293,7 +293,7 @@ async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, mode
 # -- with less memory, where the embedder or the database fails, and it says so
 
 
-@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, MOST_REQUESTS)])
+@pytest.mark.parametrize(("status", "requests"), [(401, 1), (500, MAX_REQUESTS)])
 async def test_without_the_embedder_the_search_goes_by_text_alone(
     memory: Mnemic, model: LoopbackModel, caplog: pytest.LogCaptureFixture, status: int, requests: int
 ) -> None:
@@ -405,7 +405,7 @@ async def test_an_embedded_database_that_was_shut_down_stays_down(
         for _ in range(3):
             assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
         with EmbeddedPostgres(base):
-            tries = 20  # of a second at most: the pool asks for the server again at growing intervals
-            while (degraded := (await memory.recall(ANA, PAST))["degraded"]) and tries:
-                tries -= 1
+            retry_policy = 20  # of a second at most: the pool asks for the server again at growing intervals
+            while (degraded := (await memory.recall(ANA, PAST))["degraded"]) and retry_policy:
+                retry_policy -= 1
             assert degraded is None

@@ -111,7 +111,7 @@ async def test_the_history_tells_of_the_session_and_all_it_did(
     _, result = await play(memory, model, merge(1, 2), search(query="Oslo"), protect(3), delete(9))
 
     history = superuser.execute(
-        "select event, reason from mnemic.history where seq > 4 order by agent_id, seq"
+        "select event, reason from mnemic.history where revision > 4 order by agent_id, revision"
     ).fetchall()
     assert history == [
         ("SESSION", "refinement"),
@@ -121,10 +121,10 @@ async def test_the_history_tells_of_the_session_and_all_it_did(
         ("ADD", "refinement"), ("SESSION", "refinement"),
     ]  # fmt: skip
     whose = superuser.execute(
-        "select distinct refinement_id::text, actor, actor_kind, scope_key from mnemic.history where seq > 4"
+        "select distinct refinement_id::text, actor, actor_kind, scope_key from mnemic.history where revision > 4"
     ).fetchall()
     assert whose == [(result["refinement_id"], "ana", "agent", KEY)]
-    rows = superuser.execute("select meta from mnemic.history where event = 'SESSION' order by seq").fetchall()
+    rows = superuser.execute("select meta from mnemic.history where event = 'SESSION' order by revision").fetchall()
     (begun,), (ended,) = rows
     assert (begun["tokens_before"], begun["memories_before"], begun["target_tokens"]) == (34, 4, 5000)
     figures = {name: ended[name] for name in ("ended", "duplicates", "merged", "protected", "memories_after")}

@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.refinement import session as session_module
-from mnemic.operations.refinement.session import CoreMemoryEditor
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.refinement import lost_memories
+from mnemic.memory.refinement import session as session_module
+from mnemic.memory.refinement.rules import lost_memories
+from mnemic.memory.refinement.session import CoreMemoryEditor
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements

@@ -196,7 +196,7 @@ async def test_the_days_pass_and_whoever_saves_next_takes_the_words(
     strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer(FACTS, facts(BEES))
-    assert (await form(strict))["unaccounted"] == 0
+    assert (await form(strict))["uncovered_messages"] == 0
     await form(strict, identity("ana", session="s2"), "Hello again.")
     assert words(superuser) == {*ALL, "Hello again."}
 
@@ -257,7 +257,7 @@ async def test_what_nothing_accounts_for_keeps_its_words(
     for output, answer in {DECISIONS: decisions(), **answers}.items():
         model.answer(output, answer)
     async with scripted_memory(clean_db, model, keep_messages="none", forget_after_days=0, **settings) as memory:
-        assert (await form(memory))["unaccounted"] == len(kept)
+        assert (await form(memory))["uncovered_messages"] == len(kept)
     assert words(superuser) == kept
 
 

@@ -7,8 +7,8 @@ import pytest
 from langgraph.runtime import ExecutionInfo, Runtime, ServerInfo
 from typing_extensions import TypedDict
 
-from mnemic.operations.messages.incoming import to_messages
-from mnemic.operations.run.identity import BoundIdentity, acting_for, identity_of, require_own_scope
+from mnemic.memory.messages.incoming import to_messages
+from mnemic.memory.runtime.identity import BoundIdentity, acting_for, identity_of, require_own_scope
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity

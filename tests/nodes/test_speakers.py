@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.graph import MessagesState
 
 from mnemic import MemoryState
-from mnemic.operations.messages import incoming
-from mnemic.operations.messages.incoming import MAX_MESSAGE_CHARS, HostMessage
+from mnemic.memory.messages import incoming
+from mnemic.memory.messages.incoming import MAX_MESSAGE_CHARS, HostMessage
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, MnemicError, RefusedIdentityError
 from tests.support.agents import agent, says
@@ -62,7 +62,7 @@ WAYS: dict[str, Told] = {
 
 
 def kept(superuser: psycopg.Connection) -> list[tuple[object, ...]]:
-    statement = "select user_id, content, brought_by from mnemic.messages where role = 'user' order by place"
+    statement = "select user_id, content, submitted_by from mnemic.messages where role = 'user' order by place"
     return superuser.execute(statement).fetchall()
 
 
@@ -98,11 +98,11 @@ async def test_where_the_host_says_that_several_speak_it_is_theirs_and_says_who_
     (known,) = await memory.memories(ANA, ["fact"])
     assert await contents(memory, MALLORY) == []
     (added,) = await memory.history(ANA, known.id)
-    assert (added.actor, added.brought_by) == ("mallory", ["mallory"])
+    assert (added.actor, added.submitted_by) == ("mallory", ["mallory"])
     told = await memory.operations(ANA)
-    assert [(item.reason, item.brought_by) for item in told] == [("formation", ["mallory"])]
+    assert [(item.reason, item.submitted_by) for item in told] == [("formation", ["mallory"])]
     meta = superuser.execute("select distinct meta from mnemic.history").fetchall()
-    assert meta == [({"brought_by": ["mallory"]},)]
+    assert meta == [({"submitted_by": ["mallory"]},)]
 
 
 @pytest.mark.parametrize("desk", [None, "desk"])
@@ -120,7 +120,7 @@ async def test_ones_own_words_are_brought_by_oneself_or_by_a_desk_that_is_named(
     await formed(memory, model)
     (known,) = await memory.memories(MALLORY, ["fact"])
     (added,) = await memory.history(MALLORY, known.id)
-    assert (added.actor, added.brought_by) == ("mallory", [desk] if desk else [])
+    assert (added.actor, added.submitted_by) == ("mallory", [desk] if desk else [])
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -87,7 +87,7 @@ async def test_refused_drafts_cost_themselves_alone_and_what_they_cite_stays_sea
     assert asked(model).count(FACTS) == 2  # most of the answer was refused, so that it was repaired once
     assert await contents(memory, ANA) == [GOOD.content]
     assert run["refused"] == {"first_person": 2, "not_own_words": 1}
-    assert (run["pending"], run["unaccounted"]) == (0, 2)
+    assert (run["pending"], run["uncovered_messages"]) == (0, 2)
     assert MOVED in [result.content for result in await memory.query(ANA, "Who moved to Ghent?")]
 
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from mnemic.memory.runtime import graph as run_graphs
+from mnemic.memory.runtime.background import background
+from mnemic.memory.runtime.leases import formation_lease
 from mnemic.nodes.formation import gate, model_steps
 from mnemic.nodes.formation import save as saving
-from mnemic.operations.run import graph as run_graphs
-from mnemic.operations.run.background import background
-from mnemic.operations.run.leases import formation_lease
 from mnemic.service.memory import Mnemic
 from mnemic.storage import leases
 from tests.support.loopback import LoopbackModel
@@ -49,7 +49,7 @@ PLACES = [
     (gate, "facts_of_batch"),
     (model_steps, "run_step"),
     (saving, "within_cap"),
-    (saving, "brought_by"),
+    (saving, "submitted_by"),
 ]
 
 
@@ -96,10 +96,10 @@ async def test_one_that_a_message_causes_sets_that_message_aside_after_some_trie
     await memory.observe(ANA, turns("I keep bees."))
     with monkeypatch.context() as patch:
         patch.setattr(saving, "within_cap", failing)
-        for _ in range(memory.settings.tries):
+        for _ in range(memory.settings.retry_policy):
             with pytest.raises(KeyError):
                 await memory.form(ANA)
-        assert [(run["formed"], run["set_aside"]) for run in await memory.form(ANA)] == [(0, 1)]
+        assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]
 
 
 async def test_a_consolidation_and_a_refinement_make_room_at_once(

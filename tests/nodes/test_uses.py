@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from mnemic.operations.run import resources as uses_module
-from mnemic.operations.run.resources import AccessTracker, Resources
+from mnemic.memory.runtime import resources as uses_module
+from mnemic.memory.runtime.resources import AccessTracker, Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
 from mnemic.storage import memories
@@ -82,7 +82,7 @@ def test_without_a_session_it_counts_once_per_user() -> None:
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uses_module, "MOST_NOTED", 100)
+    monkeypatch.setattr(uses_module, "MAX_NOTED", 100)
     noted = AccessTracker()
     for number in range(1000):
         noted.note(identity(f"u{number}"), [uuid4() for _ in range(7)])
@@ -217,7 +217,7 @@ async def test_turns_that_end_at_once_do_not_deadlock_and_none_is_lost(
 async def test_a_process_that_only_recalls_has_its_uses_written_too(
     resources: Resources, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uses_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(uses_module, "MAX_WAITING", 2)
     bees = memory(BEES)
     await remember(resources.database, HERE, bees)
     for who in (HERE, THERE):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.governance.audit import (
+from mnemic.memory.governance.chain import (
     COLUMNS,
     MAX_LINE,
     ChainRow,
@@ -40,13 +40,13 @@ def anchor_problems(*lines: bytes, key: str = KEY) -> list[int | None]:
 def test_an_anchor_is_one_line_that_the_key_reads_again() -> None:
     assert json.loads(LINE) == {
         "agent": "harbor",
-        "seq": 7,
+        "revision": 7,
         "hash": HASH.hex(),
         "ts": "2026-03-02T09:00:00+00:00",
         "mac": "6d027364bfd8f529aa170b1b91408d304de186933f7615144f495f7f2345309b",
     }
     anchors = read_anchors([b"\n", LINE, b"  \r\n"], KEY)
-    found = {agent: [(line, made.seq) for line, made in held] for agent, held in anchors.by_agent.items()}
+    found = {agent: [(line, made.revision) for line, made in held] for agent, held in anchors.by_agent.items()}
     assert (found, anchors.problems) == ({"harbor": [(2, 7)]}, ())
     assert anchor_problems(LINE, key=KEY + "!") == [1]
 
@@ -66,7 +66,7 @@ def another(**fields: object) -> bytes:
     "line",
     [
         another(agent="museum"),
-        another(seq=8),
+        another(revision=8),
         another(hash=bytes(32).hex()),
         another(ts="2026-03-02T09:00:01+00:00"),
         another(mac=bytes(32).hex()),
@@ -74,10 +74,10 @@ def another(**fields: object) -> bytes:
         LINE[:-1],
         b"\xff\xfe",
         b"[" * 5000,
-        b'{"seq": ' + b"9" * 5000 + b"}",
-        LINE.replace(b'"seq":7', b'"seq": "7"'),
-        LINE.replace(b'"seq":7', b'"seq": 0'),
-        LINE.replace(b'"seq":7', b'"seq":7, "more": 1'),
+        b'{"revision": ' + b"9" * 5000 + b"}",
+        LINE.replace(b'"revision":7', b'"revision": "7"'),
+        LINE.replace(b'"revision":7', b'"revision": 0'),
+        LINE.replace(b'"revision":7', b'"revision":7, "more": 1'),
         LINE.replace(b'"harbor"', b'"\\ud800"'),
         LINE.replace(b'"harbor"', b'""'),
     ],
@@ -96,7 +96,7 @@ def test_a_history_contradicts_an_anchor_by_another_hash_or_by_none() -> None:
     assert list(contradictions(anchors, "harbor", {7: HASH, 9: HASH})) == []
     assert list(contradictions(anchors, "museum", {})) == []
     found = list(contradictions(anchors, "harbor", {7: bytes(32)}))
-    assert [(problem.problem, problem.agent_id, problem.seq, problem.line) for problem in found] == [
+    assert [(problem.problem, problem.agent_id, problem.revision, problem.line) for problem in found] == [
         ("rewritten", "harbor", 7, 1),
         ("cut", "harbor", 9, 2),
     ]
@@ -113,31 +113,34 @@ def digest(contents: str | None) -> str | None:
     return None if contents is None else hashlib.sha256(SALT + contents.encode()).hexdigest()
 
 
-def own(seq: int, prev: str, event: str = "UPDATE", *, memory: str = "m1") -> ChainRow:
+def own(revision: int, prev: str, event: str = "UPDATE", *, memory: str = "m1") -> ChainRow:
     """A row of the person's, with its contents."""
     before = None if event == "ADD" else BEFORE
-    values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": "harbor", "seq": seq, "event": event}
+    values = dict.fromkeys(COLUMNS) | {"version": "h1", "agent_id": "harbor", "revision": revision, "event": event}
     values |= {"memory_id": memory, "scope_key": "user:ana", "meta": {"a": 0.5}}
     values |= {"before_digest": digest(before), "after_digest": digest(AFTER)}
     text = json.dumps(list((values | {"prev": prev}).values()), ensure_ascii=False)
     row_hash = hashlib.sha256(text.encode()).hexdigest()
     before = None if event == "ERASE" else before
-    return ChainRow(seq=seq, prev=prev, hash=row_hash, text=text, salt=SALT.hex(), before=before, after=AFTER)
+    return ChainRow(revision=revision, prev=prev, hash=row_hash, text=text, salt=SALT.hex(), before=before, after=AFTER)
 
 
 def bare(row: ChainRow, *, foreign: bool) -> ChainRow:
     """The row of somebody else, or one whose contents were erased."""
-    return ChainRow(seq=row.seq, prev=row.prev, hash=row.hash, text=None if foreign else row.text)
+    return ChainRow(revision=row.revision, prev=row.prev, hash=row.hash, text=None if foreign else row.text)
 
 
 def export() -> list[str]:
     """A row of the person's, somebody's, one that was erased, its erasure, somebody's."""
     rows: list[ChainRow] = []
-    for seq in range(1, 6):
+    for revision in range(1, 6):
         last = rows[-1].hash if rows else FIRST
-        row = own(seq, last, "ERASE" if seq == 4 else "UPDATE", memory="m3" if seq in (3, 4) else "m1")
-        rows.append(bare(row, foreign=seq in (2, 5)) if seq in (2, 3, 5) else row)
-    return [header_line("harbor", "ana", KEYS, Head(seq=5, hash=bytes.fromhex(rows[-1].hash))), *map(row_line, rows)]
+        row = own(revision, last, "ERASE" if revision == 4 else "UPDATE", memory="m3" if revision in (3, 4) else "m1")
+        rows.append(bare(row, foreign=revision in (2, 5)) if revision in (2, 3, 5) else row)
+    return [
+        header_line("harbor", "ana", KEYS, Head(revision=5, hash=bytes.fromhex(rows[-1].hash))),
+        *map(row_line, rows),
+    ]
 
 
 EXPORT = export()
@@ -157,15 +160,15 @@ def changed(place: int, **fields: Any) -> list[str]:
 def test_an_export_as_it_was_made_has_no_problems() -> None:
     checked = check_export(EXPORT)
     assert checked.problems == []
-    assert (checked.agent, checked.seq, checked.rows, checked.own, checked.erased) == ("harbor", 5, 5, 3, 1)
+    assert (checked.agent, checked.revision, checked.rows, checked.own, checked.erased) == ("harbor", 5, 5, 3, 1)
     assert checked.hash == json.loads(EXPORT[-1])["hash"]
     assert check_export(line.encode() + b"\r\n" for line in [*EXPORT, ""]).problems == []
 
 
 def test_an_agent_without_a_history_has_an_export_too() -> None:
-    header = header_line("harbor", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))
+    header = header_line("harbor", "ana", KEYS, Head(revision=0, hash=first_hash("harbor")))
     assert check_export([header]).problems == []
-    assert reasons([header_line("museum", "ana", KEYS, Head(seq=0, hash=first_hash("harbor")))]) == [
+    assert reasons([header_line("museum", "ana", KEYS, Head(revision=0, hash=first_hash("harbor")))]) == [
         (2, "the last row is not the one that the header names")
     ]
 
@@ -198,7 +201,7 @@ CHANGES: dict[str, tuple[list[str], set[tuple[int, str]]]] = {
     "contents of somebody's": (changed(2, after="x"), {(3, FOREIGN)}),
     "another hash": (changed(2, hash="00"), {(4, ORDER)}),
     "another predecessor": (changed(2, prev="00"), {(3, ORDER)}),
-    "another number": (changed(2, seq=9), {(3, MISSING), (4, MISSING)}),
+    "another number": (changed(2, revision=9), {(3, MISSING), (4, MISSING)}),
     "a row left out": ([*EXPORT[:2], *EXPORT[3:]], {(3, MISSING), (3, ORDER)}),
     "the end left out": (EXPORT[:-1], {(6, END)}),
     "a row twice": ([*EXPORT, EXPORT[-1]], {(7, MISSING), (7, ORDER)}),
@@ -228,7 +231,7 @@ def test_whatever_was_changed_is_named(change: str) -> None:
 def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> None:
     """The digest runs over salt and text together, and so it fits wherever the one ends."""
     row = own(1, FIRST, "ADD")
-    header = header_line("harbor", "ana", KEYS, Head(seq=1, hash=bytes.fromhex(row.hash)))
+    header = header_line("harbor", "ana", KEYS, Head(revision=1, hash=bytes.fromhex(row.hash)))
     assert check_export([header, row_line(row)]).problems == []
     for at in range(1, len(AFTER)):
         beginning, rest = SALT + AFTER[:at].encode(), AFTER[at:]
@@ -240,7 +243,7 @@ def test_contents_of_which_the_beginning_stands_in_the_salt_are_noticed() -> Non
 def test_contents_that_no_later_erasure_took_were_kept_back() -> None:
     erasure = own(1, FIRST, "ERASE")
     later = bare(own(2, erasure.hash), foreign=False)
-    header = header_line("harbor", "ana", KEYS, Head(seq=2, hash=bytes.fromhex(later.hash)))
+    header = header_line("harbor", "ana", KEYS, Head(revision=2, hash=bytes.fromhex(later.hash)))
     assert reasons([header, row_line(erasure), row_line(later)]) == [(3, KEPT_BACK)]
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy import auth_tokens
-from mnemic.policy.auth_tokens import MAX_TOKEN, decode_token, new_token
-from mnemic.policy.governance.audit import signed
+from mnemic.memory.governance.chain import signed
+from mnemic.service.server import auth_tokens
+from mnemic.service.server.auth_tokens import MAX_TOKEN, decode_token, new_token
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemic.memory.runtime.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
+from mnemic.memory.runtime.plain_yaml import MAX_FILE_BYTES
 from mnemic.models.offline.statements import rules
-from mnemic.policy.categories import DEFAULT_CATEGORY, OWNER, Categories, load_categories
-from mnemic.policy.plain_yaml import MAX_FILE_BYTES
 from mnemic.prompts.conversation import People
 from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, ExtractionInput
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.recall.delta import LONGEST_TEXT, MOST_BULLETS, header
+from mnemic.memory.recall.delta import MAX_BULLETS, MAX_TEXT_LENGTH, header
 from mnemic.state.kinds import State
 from mnemic.state.query import Bullet, Change, Changes, Event, Known
 
@@ -46,12 +46,12 @@ class Course:
         known = self.known[memory_id]
         if event in STATES:
             self.known[memory_id] = known._replace(state=STATES[event], successor=by)
-        self.log.append(Change(seq=len(self.log) + 1, event=event, memory_id=memory_id, category=known.category))
+        self.log.append(Change(revision=len(self.log) + 1, event=event, memory_id=memory_id, category=known.category))
 
-    def since(self, seq: int) -> Changes:
-        changes = tuple(change for change in self.log if change.seq > seq)
+    def since(self, revision: int) -> Changes:
+        changes = tuple(change for change in self.log if change.revision > revision)
         shown = frozenset(change.memory_id for change in self.log)
-        return Changes(since=seq, revision=len(self.log), changes=changes, known=self.known, shown=shown)
+        return Changes(since=revision, revision=len(self.log), changes=changes, known=self.known, shown=shown)
 
     @property
     def now(self) -> int:
@@ -153,14 +153,14 @@ def test_whatever_happens_the_header_is_short_ordered_and_true(
     if delta is None:
         assert not touched  # nothing is left out where all that happened since is in the window
         return
-    assert 1 <= len(delta.bullets) == min(delta.total, MOST_BULLETS)
+    assert 1 <= len(delta.bullets) == min(delta.total, MAX_BULLETS)
     assert delta.total <= len(touched)
     texts = [bullet.text for bullet in delta.bullets if bullet.text]
     assert len(texts) == len(set(texts))
     by_text = {known.beginning: (memory_id, known) for memory_id, known in course.known.items()}
     created = {change.memory_id for change in changes.changes if change.event == "ADD"}
     for bullet in delta.bullets:
-        assert len(bullet.text) <= LONGEST_TEXT
+        assert len(bullet.text) <= MAX_TEXT_LENGTH
         if not bullet.text:
             assert bullet.importance is None
             continue

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.formation.bands import Band, Bands, band_of_pair, same_fact
-from mnemic.policy.formation.triggers import (
-    MOST_AHEAD,
+from mnemic.memory.formation.triggers import (
+    MAX_AHEAD,
     believed,
     facts_of_batch,
     facts_of_turn,
@@ -18,6 +17,7 @@ from mnemic.policy.formation.triggers import (
     turn_reason,
     weighted_tokens,
 )
+from mnemic.memory.text.bands import Band, Bands, band_of_pair, same_fact
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.formation import Inbox
 from mnemic.state.kinds import FormationReason, Role
@@ -50,7 +50,9 @@ ROLES: dict[str, Role] = {"u": "user", "a": "assistant", "t": "tool", "o": "othe
 def test_each_threshold_fires_when_it_is_reached(
     messages: int, formed: int, tokens: float, minutes: float, forced: bool, reason: FormationReason | None
 ) -> None:
-    inbox = Inbox(messages=(), pending=messages, set_aside=0, session_messages=messages + formed, idle=minutes * MINUTE)
+    inbox = Inbox(
+        messages=(), pending=messages, quarantined=0, session_messages=messages + formed, idle=minutes * MINUTE
+    )
     assert formation_reason(inbox, messages=messages, tokens=tokens, forced=forced, settings=SETTINGS) == reason
 
 
@@ -150,7 +152,7 @@ CONVERSATIONS = st.lists(
 
 def require_rule(sayings: Sequence[Said], times: Sequence[datetime]) -> None:
     for place, ((time, observed), counted) in enumerate(zip(sayings, times, strict=True)):
-        if time <= observed + MOST_AHEAD:
+        if time <= observed + MAX_AHEAD:
             assert counted == time
         else:
             assert counted <= observed
@@ -165,7 +167,7 @@ def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays
 @given(CONVERSATIONS, st.integers(1, 72))
 def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int) -> None:
     """Where the times before it were in order: the last of them, if nothing older follows."""
-    earlier = sorted(time for time, observed in sayings if time <= observed + MOST_AHEAD)
+    earlier = sorted(time for time, observed in sayings if time <= observed + MAX_AHEAD)
     observed = max([NOON, *earlier]) + timedelta(hours=hours)
     times = believed([*((time, observed) for time in earlier), (FAR, observed)])
     assert times[-1] == max(earlier, default=observed)
@@ -175,8 +177,8 @@ def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int)
     "variant",
     [
         lambda sayings: [time for time, _ in sayings],
-        lambda sayings: [min(time, observed + MOST_AHEAD) for time, observed in sayings],
-        lambda sayings: [time if time <= observed + MOST_AHEAD else observed for time, observed in sayings],
+        lambda sayings: [min(time, observed + MAX_AHEAD) for time, observed in sayings],
+        lambda sayings: [time if time <= observed + MAX_AHEAD else observed for time, observed in sayings],
     ],
     ids=["as said", "a day ahead at most", "when it was observed"],
 )

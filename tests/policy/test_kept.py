@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mnemic.policy.text.details import find_dates, find_numbers
-from mnemic.policy.text.kept import missing_details
+from mnemic.memory.text.details import find_dates, find_numbers
+from mnemic.memory.text.kept import missing_details
 
 #: When the sources were said: a Wednesday.
 SAID = datetime(2026, 5, 20, 9, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemic.policy.formation.proof import agrees, confidential_spans, find_proof, shared_wording, spans
+from mnemic.memory.text.proof import agrees, confidential_spans, find_proof, shared_wording, spans
 from mnemic.state.records import Message
 from tests.support.worlds import message
 

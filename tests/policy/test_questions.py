@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.questions import spoken_sentences, told
+from mnemic.memory.text.questions import spoken_sentences, told
 
 ASKING = [
     "Where do I live?",

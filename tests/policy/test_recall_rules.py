@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.policy.recall.requests import Phrase, load_requests
-from mnemic.policy.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
-from mnemic.policy.text.words import WORD
+from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.memory.recall.requests import Phrase, load_requests
+from mnemic.memory.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
+from mnemic.memory.text.words import WORD
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.query import Candidate, Links, MemoryQuery
-from mnemic.state.records import Found, Standing
+from mnemic.state.records import ScopeContext, SearchResult
 from tests.support.worlds import remembered
 
 # -- scores
@@ -37,11 +37,11 @@ def message_at(number: int, place: int, **changes: Any) -> Candidate:
     return candidate(number, kind="message", category="message", session_id="s1", place=place, **changes)
 
 
-def numbers(found: Sequence[Found]) -> list[int]:
+def numbers(found: Sequence[SearchResult]) -> list[int]:
     return [result.item_id.int for result in found]
 
 
-def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[Found]:
+def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[SearchResult]:
     return ranked(candidates, links or {}, replace(PLAINLY, **changes), WEIGHTS)
 
 
@@ -303,8 +303,8 @@ NAMES = "I think that Sunniva Berg saw Einar with Agnete in New York."
 
 
 def test_two_names_that_the_standing_memory_does_not_know_are_a_reason() -> None:
-    def standing(text: str) -> list[Standing]:
-        return [Standing(scope_key="user:ana", reflections=(remembered(text, kind="reflection"),))]
+    def standing(text: str) -> list[ScopeContext]:
+        return [ScopeContext(scope_key="user:ana", reflections=(remembered(text, kind="reflection"),))]
 
     assert search_reason(NAMES) == search_reason(NAMES, standing("Sunniva is Einar Hovde's deputy.")) == "names"
     assert search_reason(NAMES, standing(NAMES)) is search_reason("I think that Einar left.") is None

@@ -7,14 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mnemic.policy.categories import load_categories
-from mnemic.policy.refinement import (
-    batches,
-    lost_memories,
-    lost_words,
-    merged_category,
-    removable,
-)
+from mnemic.memory.refinement.rules import batches, lost_memories, lost_words, merged_category, removable
+from mnemic.memory.runtime.categories import load_categories
 from mnemic.state.refinement import LedgerEntry
 from tests.support.worlds import entry, ledger, tokens_of
 

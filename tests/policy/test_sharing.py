@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mnemic.policy.categories import load_categories
-from mnemic.policy.formation import sharing
-from mnemic.policy.formation.sharing import (
+from mnemic.memory.runtime.categories import load_categories
+from mnemic.memory.text import sharing
+from mnemic.memory.text.sharing import (
     Draft,
     has_contact_data,
     imitates_prompt,

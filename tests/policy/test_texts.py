@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.text.details import details, find_dates, find_numbers
-from mnemic.policy.text.kept import missing_details
-from mnemic.policy.text.retention import retention, wanted_share
-from mnemic.policy.text.shape import (
+from mnemic.memory.text.details import details, find_dates, find_numbers
+from mnemic.memory.text.kept import missing_details
+from mnemic.memory.text.retention import retention, wanted_share
+from mnemic.memory.text.shape import (
     MAX_PIECE_CHARS,
     clean_text,
     clip_text,

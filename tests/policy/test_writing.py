@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.policy.formation.bands import same_fact
-from mnemic.policy.formation.sharing import content_tokens, has_contact_data, imitates_prompt, is_pasted
-from mnemic.policy.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.policy.recall.requests import load_requests
-from mnemic.policy.refinement import lost_memories
-from mnemic.policy.text.retention import retention
-from mnemic.policy.text.shape import clean_text, clip_text, pieces, strip_recalled
-from mnemic.policy.text.words import QUOTED, is_common_word, sentences, words
-from mnemic.policy.text.writing import Problem, Verdict, check_text, is_degenerate
+from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.memory.recall.requests import load_requests
+from mnemic.memory.refinement.rules import lost_memories
+from mnemic.memory.text.bands import same_fact
+from mnemic.memory.text.retention import retention
+from mnemic.memory.text.shape import clean_text, clip_text, pieces, strip_recalled
+from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt, is_pasted
+from mnemic.memory.text.words import QUOTED, is_common_word, sentences, words
+from mnemic.memory.text.writing import Problem, Verdict, check_text, is_degenerate
 from mnemic.state.identity import display_name
 from mnemic.state.kinds import Kind
 

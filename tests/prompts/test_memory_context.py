@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mnemic.prompts.conversation import Line, render_lines
 from mnemic.prompts.memory_context import PREAMBLE, render_standing, render_turn
-from mnemic.state.records import Found, Standing
+from mnemic.state.records import ScopeContext, SearchResult
 from tests.support.worlds import remembered
 
 MAY = datetime(2026, 5, 8, 22, 30, tzinfo=UTC)
@@ -39,8 +39,8 @@ def test_what_follows_any_line_end_is_set_in(end: str) -> None:
     )
 
 
-def found(content: str, subject: str = "Mara", *, message: bool = False, dated: datetime = MAY) -> Found:
-    return Found(
+def found(content: str, subject: str = "Mara", *, message: bool = False, dated: datetime = MAY) -> SearchResult:
+    return SearchResult(
         item_id=UUID(int=2),
         kind="message" if message else "fact",
         scope_key="user:mara",
@@ -57,8 +57,8 @@ def found(content: str, subject: str = "Mara", *, message: bool = False, dated: 
 
 def test_the_standing_part_reads_from_the_widest_scope_to_the_session_and_what_was_retrieved_stands_apart() -> None:
     standing = [
-        Standing(scope_key="session:s1", consolidation=remembered("The berth plan is open.", kind="consolidation")),
-        Standing(
+        ScopeContext(scope_key="session:s1", consolidation=remembered("The berth plan is open.", kind="consolidation")),
+        ScopeContext(
             scope_key="user:mara",
             core=(remembered("Never call Mara before 9.", kind="core"),),
             consolidation=remembered("Mara wants short answers.\nShe sails.", kind="consolidation"),
@@ -67,17 +67,17 @@ def test_the_standing_part_reads_from_the_widest_scope_to_the_session_and_what_w
                 remembered("Mara asks for\nsources.", kind="reflection", valid_from=MAY),
             ),
         ),
-        Standing(scope_key="group:harbor", core=(remembered("Harbor decides by vote.", kind="core"),)),
-        Standing(
+        ScopeContext(scope_key="group:harbor", core=(remembered("Harbor decides by vote.", kind="core"),)),
+        ScopeContext(
             scope_key="agent:a1", reflections=(remembered("Users like tables.", kind="reflection", valid_from=MAY),)
         ),
-        Standing(scope_key="user:bo"),
+        ScopeContext(scope_key="user:bo"),
     ]
     results = [found("Mara is allergic to peanuts."), found("no nuts please", message=True, dated=DECEMBER)]
 
     text = render_standing(standing, names={"user:mara": "Mara", "group:harbor": "Harbor Team"})
 
-    assert (render_standing([Standing(scope_key="user:mara")], names={}), render_turn([])) == ("", "")
+    assert (render_standing([ScopeContext(scope_key="user:mara")], names={}), render_turn([])) == ("", "")
     assert (
         text
         == f"""\
@@ -120,7 +120,7 @@ The berth plan is open.
 
 def test_each_group_has_an_element_and_is_named_by_its_id_where_it_has_no_display_name() -> None:
     keys = ("group:harbor:42", "group:museum")
-    standing = [Standing(scope_key=key, core=(remembered(f"Law of {key}", kind="core"),)) for key in keys]
+    standing = [ScopeContext(scope_key=key, core=(remembered(f"Law of {key}", kind="core"),)) for key in keys]
 
     elements = ElementTree.fromstring(render_standing(standing, names={"group:museum": 'the "M" & co'}))
 
@@ -143,7 +143,7 @@ any_text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], include_
 @given(content=any_text, name=any_text, subject=any_text)
 def test_any_stored_text_stays_inside_its_element(content: str, name: str, subject: str) -> None:
     memory = remembered(content)
-    standing = [Standing(scope_key="user:mara", core=(memory,), consolidation=memory, reflections=(memory,))]
+    standing = [ScopeContext(scope_key="user:mara", core=(memory,), consolidation=memory, reflections=(memory,))]
 
     root = ElementTree.fromstring(render_standing(standing, names={"user:mara": name}))
     retrieved = ElementTree.fromstring(render_turn([found(content, subject, message=True)]))

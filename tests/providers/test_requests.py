@@ -24,7 +24,7 @@ from mnemic.models.trial import look_up
 from mnemic.state.errors import ModelError
 from mnemic.state.model_settings import StructuredOutput
 from mnemic.state.settings import Settings
-from tests.models.test_structured import NOTE, SECRET, Given
+from tests.models.test_structured import NOTE, SECRET, ModelOverrides
 
 MOST = 4321
 
@@ -166,7 +166,7 @@ async def test_a_step_is_sent_in_the_providers_own_form_and_a_refused_key_is_tol
     provider: Provider, captured: tuple[str, list[dict[str, Any]]], method: StructuredOutput
 ) -> None:
     url, bodies = captured
-    told = await refused(run_step(NOTE, Given(), ChatModels(provider.settings(url, method))))
+    told = await refused(run_step(NOTE, ModelOverrides(), ChatModels(provider.settings(url, method))))
 
     assert "key refused" in told
     assert SECRET not in told

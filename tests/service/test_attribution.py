@@ -7,8 +7,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall import delta
+from mnemic.memory.recall import delta
+from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.propagate import PropagateInput
 from mnemic.prompts.refine import render_ledger
 from mnemic.prompts.tools import remember_answer

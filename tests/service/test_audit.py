@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
-from mnemic.policy.governance.audit import check_export
+from mnemic.memory.governance.chain import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
 from mnemic.state.governance import EXPLANATIONS
 from mnemic.storage.database import Database
@@ -16,7 +16,7 @@ from tests.support.server import Clone
 from tests.support.worlds import AGENT, identity, memory, remember
 
 OTHERS_KEY = "somebody else's secret"
-FORGED = "update history set actor = 'nobody' where agent_id = 'harbor' and seq = 5"
+FORGED = "update history set actor = 'nobody' where agent_id = 'harbor' and revision = 5"
 #: All that the database has of an agent.
 GONE = tuple(
     f"delete from {table}"
@@ -51,7 +51,7 @@ async def wrong(
     opened: Administration, anchors: Path | None = None, agent: str | None = AGENT
 ) -> list[tuple[object, ...]]:
     found = await opened.verify(agent, anchors)
-    return [(problem.problem, problem.agent_id, problem.seq) for problem in found]
+    return [(problem.problem, problem.agent_id, problem.revision) for problem in found]
 
 
 # -- verify
@@ -66,7 +66,12 @@ async def test_a_problem_has_its_agent_row_memory_and_meaning(
         tampered(superuser, "update memories set importance = 5 where content = 'Ana lives in Lisbon.'")
         tampered(superuser, "update history set actor = 'nobody' where agent_id = 'museum'")
         (problem,) = await opened.verify(AGENT)
-        assert (problem.agent_id, problem.problem, problem.seq, problem.memory_id) == (AGENT, "replay", 2, story.lisbon)
+        assert (problem.agent_id, problem.problem, problem.revision, problem.memory_id) == (
+            AGENT,
+            "replay",
+            2,
+            story.lisbon,
+        )
         assert problem.explanation == EXPLANATIONS["replay"]
         expected = [("replay", "harbor", 2), ("hash", "museum", 1)]
         assert await wrong(opened, agent=None) == expected
@@ -85,7 +90,7 @@ async def test_an_anchor_names_the_newest_row_and_is_added_to_the_file(
         leave_open(file)
         await remember(db, identity(), memory("Ana sings."))
         second = await opened.anchor(AGENT, str(file))
-        assert (first.seq, second.seq) == (len(EVENTS), len(EVENTS) + 1)
+        assert (first.revision, second.revision) == (len(EVENTS), len(EVENTS) + 1)
         assert lines(file) == [first.model_dump(), second.model_dump()]
         assert await wrong(opened, file) == []
 
@@ -178,7 +183,7 @@ async def exported(clone: Clone, user: str = "ana") -> list[str]:
 
 def own(export: list[str]) -> dict[int, dict[str, object]]:
     rows = [json.loads(line) for line in export[1:]]
-    return {row["seq"]: row for row in rows if "text" in row}
+    return {row["revision"]: row for row in rows if "text" in row}
 
 
 async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
@@ -189,11 +194,11 @@ async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
     assert checked.problems == []
     assert (checked.rows, checked.own, checked.erased) == (17, 15, 2)
     assert sorted(own(export)) == [*range(1, 15), 16]
-    assert json.loads(export[15]).keys() == {"seq", "prev", "hash"}
+    assert json.loads(export[15]).keys() == {"revision", "prev", "hash"}
     mine = own(export)
     assert json.loads(str(mine[1]["after"]))["content"] == "Ana lives in Porto."
     assert "salt" not in mine[10]
-    assert [mine[seq]["row"]["event"] for seq in mine] == [EVENTS[seq - 1] for seq in mine]  # type: ignore[index]
+    assert [mine[revision]["row"]["event"] for revision in mine] == [EVENTS[revision - 1] for revision in mine]  # type: ignore[index]
     whole = "\n".join(export)
     assert not [secret for secret in ("locker", "Bo sings", "ferry") if secret in whole]  # erased, bo's, the agent's
     others = "\n".join(await exported(clean_db, "bo"))
@@ -203,8 +208,8 @@ async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
 
     async with administration(clean_db) as opened:
         anchor = await opened.anchor(AGENT, file)
-    assert (checked.seq, checked.hash) == (anchor.seq, anchor.hash)
-    monkeypatch.setattr("mnemic.operations.governance.audit.PAGE", 4)
+    assert (checked.revision, checked.hash) == (anchor.revision, anchor.hash)
+    monkeypatch.setattr("mnemic.memory.governance.audit.PAGE", 4)
     assert await exported(clean_db) == export  # however many pages it is read in
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.state.settings import Settings
 from mnemic.storage import transaction
 from tests.support import worlds

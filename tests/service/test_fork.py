@@ -10,7 +10,7 @@ from tests.support.server import Clone
 PRELOADING = """
 import asyncio, os, sys, traceback
 from mnemic import Identity, Mnemic
-from mnemic.operations.run.background import run_on_loop
+from mnemic.memory.runtime.background import run_on_loop
 from mnemic.state.errors import ForkedProcessError
 
 ANA = Identity(agent_id="guide", user_id="ana", session_id="s1", role="owner")

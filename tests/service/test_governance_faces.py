@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from mnemic import Administration, Mnemic
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import (
     MnemicError,
     UnknownMemoryError,
@@ -148,7 +148,7 @@ def living(superuser: psycopg.Connection) -> set[str]:
 
 
 async def test_all_of_it_is_undone_and_done_again(
-    actor: Actor, memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
+    actor: Principal, memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     refinement_id = await merged(memory, model)
     before = everything(superuser)

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from mnemic import Mnemic
-from mnemic.operations.messages.incoming import HostMessage
+from mnemic.memory.messages.incoming import HostMessage
 from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
@@ -284,7 +284,7 @@ async def test_undo_and_a_look_back_keep_the_local_day(memory: Mnemic, model: Lo
     (forgotten, *_) = await memory.operations(ANA)
     await memory.undo(ANA, forgotten.op_id)
     (restored,) = await memory.memories(ANA, ["fact"])
-    past = await memory.as_of(ANA, "user:ana", forgotten.first_seq - 1)
+    past = await memory.as_of(ANA, "user:ana", forgotten.first_revision - 1)
     assert [item.valid_from.isoformat() for item in [restored, *past] if item.kind == "fact"] == [EVENING] * 2
 
 

@@ -11,7 +11,8 @@ from psycopg import sql
 from mnemic import Mnemic, Settings
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.query import Bullet
-from mnemic.storage import inbox, offences, scopes
+from mnemic.storage import inbox, scopes
+from mnemic.storage import violations as offences
 from tests.support.agents import VISIBLE, says, turn
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.mutating import carry_out
@@ -202,11 +203,11 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
 async def test_a_transaction_that_observes_does_not_hold_up_a_new_setting(clean_db: Clone) -> None:
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
         async with db.scoped(ANA) as scoped:
-            await scopes.enter_agent(scoped)
+            await scopes.ensure_agent(scoped)
         async with db.scoped(ANA) as observing:
             await inbox.observe(observing, "s1", [message("Hello.")])
             async with db.scoped(ANA) as configuring:
-                await scopes.configure_agent(configuring, {**await scopes.hold_agent(configuring), "rag": False})
+                await scopes.configure_agent(configuring, {**await scopes.lock_agent(configuring), "rag": False})
             with pytest.raises(DatabaseUnavailableError):  # CONTROL: a lock of the whole row would wait for it
                 async with db.scoped(ANA) as locking:
                     await locking.execute("select from agents where agent_id = %(agent_id)s for update", {})

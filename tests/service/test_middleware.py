@@ -17,8 +17,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from mnemic import Identity, MemoryMiddleware, Mnemic
-from mnemic.operations.run.background import Background, background
-from mnemic.operations.turn import RecallOptions, observe_turn
+from mnemic.memory.messages.turn import RecallOptions, observe_turn
+from mnemic.memory.runtime.background import Background, background
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,
@@ -358,7 +358,7 @@ async def test_work_that_ends_with_an_unknown_error_is_told_of_without_its_words
 
 
 async def test_no_more_works_run_at_once_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mnemic.operations.run.background.MOST_AT_ONCE", 3)
+    monkeypatch.setattr("mnemic.memory.runtime.background.MAX_AT_ONCE", 3)
     running, most = 0, 0
 
     async def count() -> None:

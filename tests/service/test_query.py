@@ -7,15 +7,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.messages.incoming import CUT_MARK
-from mnemic.operations.recall import MESSAGE_CHARS, result_line
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.categories import OWNER, load_categories
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.messages.incoming import CUT_MARK
+from mnemic.memory.recall.query import MESSAGE_CHARS, result_line
+from mnemic.memory.runtime.categories import OWNER, load_categories
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import count_tokens
 from mnemic.state.errors import CategoryRefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
-from mnemic.state.records import Found, IndexedText
+from mnemic.state.records import IndexedText, SearchResult
 from mnemic.storage import inbox
 from tests.support.agents import asked, rows
 from tests.support.loopback import LoopbackModel
@@ -42,7 +42,7 @@ def acting(role: str) -> Identity:
     return ANA.model_copy(update={"role": role})
 
 
-def ids(found: list[Found]) -> set[UUID]:
+def ids(found: list[SearchResult]) -> set[UUID]:
     return {item.item_id for item in found}
 
 
@@ -144,7 +144,7 @@ async def test_a_fit_that_lets_everything_pass_breaks_the_budget(
     memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("mnemic.operations.recall.fit_results", lambda found, *_: [*found])
+    monkeypatch.setattr("mnemic.memory.recall.query.fit_results", lambda found, *_: [*found])
     answer = rows(await asked(memory.tools(), ANA, query=QUESTION, budget_tokens=1))
     assert sum(count_tokens(row["text"]) for row in answer) > 1
 
@@ -188,7 +188,7 @@ async def test_a_message_above_the_stored_length_says_that_it_is_cut(
 
 def test_a_line_in_full_has_the_whole_message() -> None:
     bullets, full = MemoryQuery(query=QUESTION), MemoryQuery(query=QUESTION, returns="full")
-    steps = Found(
+    steps = SearchResult(
         item_id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
         content="Fold it. " * 500, dated=TASK.valid_from, importance=2, score=1.0,
         created_at=TASK.valid_from, updated_at=TASK.valid_from,

@@ -8,8 +8,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.operations.governance import retention, rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import retention, rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.storage import memories
@@ -27,7 +27,7 @@ BO = identity("bo", session="s1")
 
 async def last_operation(db: Database) -> UUID:
     """The newest that changed memories of Ana's."""
-    found = await rollback.operations(Actor.person(db, ANA), limit=100)
+    found = await rollback.operations(Principal.person(db, ANA), limit=100)
     return next(item.op_id for item in found if {*item.events} != {"SESSION"})
 
 
@@ -47,7 +47,7 @@ def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
     return lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
 
 
-async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Actor, db: Database) -> None:
+async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Principal, db: Database) -> None:
     short, quiet = (memory(text, kind="reflection") for text in ("Ana is brief.", "Ana is quiet."))
     whole = memory("Ana is brief and quiet.", kind="consolidation")
     await remember(db, ANA, short, quiet)
@@ -57,7 +57,7 @@ async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Actor,
     assert await states(db, short, quiet, whole) == ["active", "active", "soft_deleted"]
 
 
-async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: Actor, db: Database) -> None:
+async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: Principal, db: Database) -> None:
     """One says by now what the other one said."""
     bees, boats = memory("Ana keeps bees."), memory("Ana sails.")
     await remember(db, ANA, bees, boats)
@@ -71,7 +71,7 @@ async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: 
 
 
 async def test_relations_go_with_what_was_stored_and_come_back_with_it(
-    person: Actor, db: Database, superuser: psycopg.Connection
+    person: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     bees = memory("Ana keeps bees.")
     honey = replace(memory("Ana sells honey."), relations=(Relation(to_id=bees.id, strength=0.5),))
@@ -90,7 +90,7 @@ async def test_relations_go_with_what_was_stored_and_come_back_with_it(
 
 
 async def test_a_message_leaves_search_with_the_last_memory_that_rests_on_it(
-    person: Actor, db: Database, superuser: psycopg.Connection
+    person: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     said = message("I keep bees and sail.")
     await form(db, ANA, [said], memory("Ana keeps bees.", sources=[said]))
@@ -105,7 +105,7 @@ async def test_a_message_leaves_search_with_the_last_memory_that_rests_on_it(
 
 
 async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
-    person: Actor, db: Database, superuser: psycopg.Connection
+    person: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     said = message("I keep bees and sail.")
     bees, boats = memory("Ana keeps bees.", sources=[said]), memory("Ana sails.", sources=[said])
@@ -122,7 +122,7 @@ async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
 
 @pytest.mark.parametrize("by", ["restore", "undo"])
 async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db: Database, by: str) -> None:
-    person = Actor.person(db, ANA)
+    person = Principal.person(db, ANA)
     short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
     await remember(db, ANA, short)
     await operate(db, ANA, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
@@ -138,8 +138,8 @@ async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it
 
 
 @pytest.mark.parametrize("by", ["undo", "forget"])
-async def test_what_somebody_else_said_stays_in_their_search(db: Database, administrator: Actor, by: str) -> None:
-    person = Actor.person(db, ANA)
+async def test_what_somebody_else_said_stays_in_their_search(db: Database, administrator: Principal, by: str) -> None:
+    person = Principal.person(db, ANA)
     said, mine = message("The harbor closes at ten.", user="bo"), memory("Bo told of the harbor.")
     mine = replace(mine, source_message_ids=(said.id,))
     formation = await form(db, ANA, [said], mine, also=["user:bo"])
@@ -160,7 +160,7 @@ async def test_what_somebody_else_had_forgotten_does_not_come_back_to_their_sear
     forgot = await last_operation(db)
     await forgotten(db, his, who=BO)
     assert not await is_searched(db, said, BO)
-    await undo(Actor.person(db, ANA), forgot)
+    await undo(Principal.person(db, ANA), forgot)
     assert await states(db, mine) == ["active"]
     assert not await is_searched(db, said, BO)
 
@@ -170,7 +170,7 @@ _OWN = "(own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_k
 
 _SAID_BY_OTHERS = ("roll_back", _OWN, "true")
 #: The test that shows a rule, and the rule broken.
-RULES: dict[str, tuple[Callable[[Database, Actor], Awaitable[None]], tuple[str, str, str]]] = {
+RULES: dict[str, tuple[Callable[[Database, Principal], Awaitable[None]], tuple[str, str, str]]] = {
     "stays free": (
         lambda db, _: test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db, "restore"),
         ("final_row", "c.state = 'purged'::text", "false"),

@@ -9,8 +9,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.errors import (
     DatabaseUnavailableError,
     MnemicError,
@@ -79,7 +79,7 @@ def counted(superuser: psycopg.Connection) -> Counter[str]:
     return Counter(states(superuser).values())
 
 
-async def operations(actor: Actor) -> list[Operation]:
+async def operations(actor: Principal) -> list[Operation]:
     return await rollback.operations(actor, limit=1000)
 
 
@@ -89,7 +89,7 @@ async def operations(actor: Actor) -> list[Operation]:
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("way", ["undo", "restore"])
 async def test_one_of_many_memories_is_one_operation_that_is_undone_as_one(
-    actor: Actor, superuser: psycopg.Connection, way: str
+    actor: Principal, superuser: psycopg.Connection, way: str
 ) -> None:
     (formed,) = op_ids(superuser)
     done = await (undo(actor, formed) if way == "undo" else restore(actor, "user:ana", 0))
@@ -113,7 +113,7 @@ async def test_one_of_many_memories_is_one_operation_that_is_undone_as_one(
 @pytest.mark.usefixtures("letters")
 @pytest.mark.parametrize("way", ["undo", "restore"])
 async def test_the_same_call_goes_on_after_one_that_was_killed(
-    person: Actor, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, way: str
+    person: Principal, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     (formed,) = op_ids(superuser)
 
@@ -140,7 +140,7 @@ async def test_the_same_call_goes_on_after_one_that_was_killed(
 
 @pytest.mark.usefixtures("letters")
 async def test_who_does_not_go_on_undoes_the_part_that_was_done(
-    person: Actor, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    person: Principal, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before_step(monkeypatch, 3, lose)
     with pytest.raises(RollbackStoppedError) as stopped:
@@ -154,7 +154,7 @@ async def test_who_does_not_go_on_undoes_the_part_that_was_done(
 
 @pytest.mark.usefixtures("letters")
 async def test_another_call_is_no_continuation(
-    person: Actor, administrator: Actor, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    person: Principal, administrator: Principal, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a person began, an administrator does not finish in the person's name: to them it is a later operation."""
     (formed,) = op_ids(superuser)
@@ -170,7 +170,7 @@ async def test_another_call_is_no_continuation(
 async def test_a_memory_that_is_changed_between_the_steps_stops_it(
     db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person, new = Actor.person(db, ANA), {item.id: item for item in await saved(db, *TEXTS)}
+    person, new = Principal.person(db, ANA), {item.id: item for item in await saved(db, *TEXTS)}
     first, forgot = op_ids(superuser)[0], list[NewMemory]()
 
     async def forget(ids: Sequence[UUID]) -> None:
@@ -195,7 +195,7 @@ async def test_a_memory_that_is_changed_between_the_steps_stops_it(
 
 
 async def test_a_twin_that_is_stored_between_the_steps_stops_it(
-    person: Actor,
+    person: Principal,
     db: Database,
     superuser: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,
@@ -218,7 +218,7 @@ async def test_a_twin_that_is_stored_between_the_steps_stops_it(
 
 
 async def test_what_changes_before_the_first_step_is_planned_anew(
-    person: Actor,
+    person: Principal,
     db: Database,
     superuser: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,

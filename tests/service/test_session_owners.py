@@ -9,7 +9,7 @@ import pytest
 
 from mnemic.memory.background.jobs import form
 from mnemic.memory.background.work import Work
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.storage import background, inbox, propagation

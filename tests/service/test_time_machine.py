@@ -9,9 +9,9 @@ from functools import partial
 import psycopg
 import pytest
 
-from mnemic.operations.governance import retention, rollback
-from mnemic.operations.governance.actor import Actor
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.governance import retention, rollback
+from mnemic.memory.runtime.principal import Principal
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import ContentErasedError, InvalidInputError, RollbackRefusedError, UnknownOperationError
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
@@ -43,7 +43,7 @@ OWN = ANA.model_copy(update={"role": "owner"})
 EVERY_KEY = "create or replace function mnemic.own_keys(p_keys text[]) returns text[] language sql return p_keys"
 
 
-async def refused(actor: Actor, *ops: uuid.UUID, **options: bool) -> Rollback:
+async def refused(actor: Principal, *ops: uuid.UUID, **options: bool) -> Rollback:
     """What an undo met that was refused."""
     with pytest.raises(RollbackRefusedError) as caught:
         await undo(actor, *ops, **options)
@@ -65,7 +65,13 @@ async def refused(actor: Actor, *ops: uuid.UUID, **options: bool) -> Rollback:
     ],
 )
 async def test_operations_are_undone_as_one_and_that_is_undone_in_turn(
-    actor: Actor, db: Database, superuser: psycopg.Connection, chosen: Sequence[int], bees: str, porto: str, boat: str
+    actor: Principal,
+    db: Database,
+    superuser: psycopg.Connection,
+    chosen: Sequence[int],
+    bees: str,
+    porto: str,
+    boat: str,
 ) -> None:
     kept, _ = await saved(db, BEES, PORTO)
     await saved(db, BOAT)
@@ -89,7 +95,7 @@ async def test_operations_are_undone_as_one_and_that_is_undone_in_turn(
 
 
 async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
-    actor: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees, porto)
@@ -113,7 +119,7 @@ async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
 
 @pytest.mark.parametrize("twin_lives", [True, False])
 async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_not_solve(
-    actor: Actor, db: Database, superuser: psycopg.Connection, twin_lives: bool
+    actor: Principal, db: Database, superuser: psycopg.Connection, twin_lives: bool
 ) -> None:
     """One of them lives, or both would come back."""
     (bees,) = await saved(db, BEES)
@@ -130,7 +136,7 @@ async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_no
 
 
 async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
-    actor: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     (bees,) = await saved(db, BEES)
     set_protected(superuser, bees)
@@ -144,7 +150,7 @@ async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
 
 
 async def test_what_was_erased_stops_it_unless_it_is_skipped(
-    actor: Actor, person: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, person: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees, porto)
@@ -161,7 +167,7 @@ async def test_what_was_erased_stops_it_unless_it_is_skipped(
 
 @pytest.mark.parametrize("what", ["undo", "restore", "session"])
 async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
-    actor: Actor, db: Database, superuser: psycopg.Connection, what: str
+    actor: Principal, db: Database, superuser: psycopg.Connection, what: str
 ) -> None:
     began = datetime.now(UTC) - timedelta(minutes=1)
     bees, _ = await saved(db, BEES, PORTO)
@@ -187,7 +193,7 @@ async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_does(
 
 
 async def test_unknown_operations_and_those_of_others_are_refused_alike(
-    actor: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     await saved(db, BEES)
     await saved(db, "Bo sails.", key="user:bo", who=BO)
@@ -207,7 +213,7 @@ async def test_unknown_operations_and_those_of_others_are_refused_alike(
 
 
 async def test_of_an_operation_on_shared_keys_too_a_person_undoes_their_own_part(
-    actor: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     texts = {"user:ana": BEES, "group:crew": BOAT, "agent:harbor": PORTO, "user:bo": "Bo sails."}
     await remember(db, ANA, *(new_memory(text, key=key) for key, text in texts.items()), also=["user:bo"])
@@ -233,10 +239,10 @@ async def test_whose_memories_are_a_persons_own_is_held_twice(fresh_db: Clone, f
             await saved(db, "Bo sails.", key="user:bo", who=BO)
             (of_bo,) = op_ids(superuser)
             if fallen == "both":
-                assert (await undo(Actor(db, ANA, keys), of_bo)).changes
+                assert (await undo(Principal(db, ANA, keys), of_bo)).changes
             else:
                 with pytest.raises(UnknownOperationError):
-                    await undo(Actor(db, ANA, keys), of_bo)
+                    await undo(Principal(db, ANA, keys), of_bo)
 
 
 @pytest.mark.parametrize("role", ["owner", "supervisor", "administrator", "mnemic_admin"])
@@ -245,7 +251,7 @@ async def test_neither_a_role_nor_an_actor_gives_power(db: Database, superuser: 
     await saved(db, BOAT, key="group:crew")
     set_protected(superuser, bees)
     first, shared, _ = op_ids(superuser)
-    mighty = Actor.person(db, ANA.model_copy(update={"role": role, "actor_id": "administrator"}))
+    mighty = Principal.person(db, ANA.model_copy(update={"role": role, "actor_id": "administrator"}))
     assert (await refused(mighty, first, cascade=True)).protected
     with pytest.raises(UnknownOperationError):
         await undo(mighty, shared)
@@ -258,13 +264,13 @@ async def test_neither_a_role_nor_an_actor_gives_power(db: Database, superuser: 
 @pytest.mark.parametrize("who", [identity(None), identity(None, groups=["crew"])])
 def test_nobody_has_nothing_of_their_own(who: Identity) -> None:
     with pytest.raises(InvalidInputError, match=r"^user_id: "):
-        Actor.person(None, who)  # type: ignore[arg-type]  # it comes to no database
+        Principal.person(None, who)  # type: ignore[arg-type]  # it comes to no database
 
 
 # -- a moment
 
 
-async def test_a_scope_key_gets_back_what_it_had(actor: Actor, db: Database, superuser: psycopg.Connection) -> None:
+async def test_a_scope_key_gets_back_what_it_had(actor: Principal, db: Database, superuser: psycopg.Connection) -> None:
     (bees,) = await saved(db, BEES)
     await saved(db, BOAT, key="group:crew")
     await forgotten(db, bees)
@@ -280,16 +286,16 @@ async def test_a_scope_key_gets_back_what_it_had(actor: Actor, db: Database, sup
     await undo(actor, done.op_id)
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "active", PORTO: "active"}
     (newest,) = await rollback.operations(actor, limit=1)
-    assert (await restore(actor, "user:ana", newest.last_seq)).op_id is None  # nothing to change
+    assert (await restore(actor, "user:ana", newest.last_revision)).op_id is None  # nothing to change
 
 
 async def test_an_operation_is_restored_whole_or_not_at_all(
-    actor: Actor, db: Database, superuser: psycopg.Connection
+    actor: Principal, db: Database, superuser: psycopg.Connection
 ) -> None:
     await saved(db, BEES)
     await operate(db, ANA, partial(_add, BOAT), partial(_add, PORTO))
     newest, _ = await rollback.operations(actor, limit=100)
-    assert newest.last_seq - newest.first_seq == 1
+    assert newest.last_revision - newest.first_revision == 1
     begun = superuser.execute("select min(ts) from mnemic.history where op_id = %s", (newest.op_id,)).fetchone()
     assert begun
     assert begun[0] < newest.ts
@@ -297,21 +303,21 @@ async def test_an_operation_is_restored_whole_or_not_at_all(
     before_it = {BEES: "active", BOAT: "soft_deleted", PORTO: "soft_deleted"}
     after_it = dict.fromkeys(before_it, "active")
     for moment, expected in (
-        (newest.first_seq - 1, before_it),
-        (newest.last_seq, after_it),
+        (newest.first_revision - 1, before_it),
+        (newest.last_revision, after_it),
         (begun[0], before_it),
         (newest.ts, after_it),
     ):
         await restore(actor, "user:ana", moment)
         assert states(superuser) == expected
-    for moment in (newest.first_seq, 10_000):  # within it, and beyond the head
+    for moment in (newest.first_revision, 10_000):  # within it, and beyond the head
         with pytest.raises(InvalidInputError):
             await restore(actor, "user:ana", moment)
     assert states(superuser) == after_it
 
 
 async def test_a_past_moment_is_read_in_words_or_blind(
-    person: Actor, administrator: Actor, db: Database, resources: Resources, superuser: psycopg.Connection
+    person: Principal, administrator: Principal, db: Database, resources: Resources, superuser: psycopg.Connection
 ) -> None:
     bees, porto = await saved(db, BEES, PORTO)
     await forgotten(db, bees)
@@ -338,7 +344,9 @@ async def test_a_past_moment_is_read_in_words_or_blind(
         (porto.id, PORTO, "active"),
     }
     await operate(db, ANA, lambda scoped: scoped.execute("update memories set importance = 5 where content <> ''", {}))
-    weights = [await rollback.as_of_blind(administrator, "user:ana", seq, with_closed=False) for seq in (4, 7)]
+    weights = [
+        await rollback.as_of_blind(administrator, "user:ana", revision, with_closed=False) for revision in (4, 7)
+    ]
     assert [{item.importance for item in then} - {0} for then in weights] == [{2}, {5}]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mnemic import Mnemic
-from mnemic.operations.messages.incoming import HostMessage
+from mnemic.memory.messages.incoming import HostMessage
 from tests.support.scripted import contents
 from tests.support.server import Clone
 from tests.support.worlds import MORNING, identity

@@ -148,7 +148,7 @@ async def everything_read(memory: Mnemic, reader: Identity, *ids: UUID) -> dict[
     """All that a member reads of the crew's memories, today and before, by view."""
     owner = reader.model_copy(update={"role": "owner"})
     head = (await memory.updates(owner)).revision
-    past = [await memory.as_of(owner, "group:crew", seq, with_closed=True) for seq in range(1, head + 1)]
+    past = [await memory.as_of(owner, "group:crew", revision, with_closed=True) for revision in range(1, head + 1)]
     told = [await memory.updates(owner, since) for since in range(head)]
     views: dict[str, object] = {
         "with_closed": await memory.memories(owner, with_closed=True),

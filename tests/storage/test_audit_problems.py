@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.policy.governance.audit import COLUMNS, check_export, header_line, row_line
+from mnemic.memory.governance.chain import COLUMNS, check_export, header_line, row_line
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, history
@@ -25,7 +25,7 @@ from tests.support.erasing import expire, problems
 from tests.support.server import Clone, Server, cloned
 from tests.support.worlds import AGENT, identity, memory, remember
 
-Found = set[tuple[str, int | None]]
+SearchResult = set[tuple[str, int | None]]
 NOBODY = "00000000-0000-0000-0000-000000000007"
 
 
@@ -66,20 +66,22 @@ def change(world: World, *statements: str) -> None:
         assert cursor.rowcount, statement
 
 
-def found(world: World, agent: str = AGENT) -> Found:
-    """What the administrators' role is told: code and seq."""
-    return {(problem, seq) for problem, seq, _ in told(world, agent)}
+def found(world: World, agent: str = AGENT) -> SearchResult:
+    """What the administrators' role is told: code and revision."""
+    return {(problem, revision) for problem, revision, _ in told(world, agent)}
 
 
 def told(world: World, agent: str = AGENT) -> list[tuple[str, int | None, UUID | None]]:
     with world.connection.transaction(force_rollback=True):
         world.connection.execute("set local role mnemic_admin")
         world.connection.execute("select set_config('mnemic.agent_id', %s, true)", (agent,))
-        return world.connection.execute("select problem, seq, memory_id from audit_problems()").fetchall()
+        return world.connection.execute("select problem, revision, memory_id from audit_problems()").fetchall()
 
 
 def test_a_history_as_it_was_written_has_no_problems(world: World) -> None:
-    events = world.connection.execute("select event from history where agent_id = %s order by seq", (AGENT,)).fetchall()
+    events = world.connection.execute(
+        "select event from history where agent_id = %s order by revision", (AGENT,)
+    ).fetchall()
     assert tuple(event for (event,) in events) == EVENTS
     assert (found(world), found(world, "museum"), found(world, "nobody")) == (set(), set(), set())
 
@@ -108,9 +110,9 @@ OTHER = {
     "timestamp with time zone": "{column} + interval '1 microsecond'",
 }
 #: At row 4, which closes a memory: what is found where it is anything else than the row's hash.
-HISTORY: dict[str, Found] = {
+HISTORY: dict[str, SearchResult] = {
     "agent_id": {("gap", 5), ("chain", 5), ("contents", 4)},
-    "seq": {("gap", 5), ("chain", 5), ("contents", 4), ("hash", 99), ("chain", 99), ("gap", 99), ("head", 17),
+    "revision": {("gap", 5), ("chain", 5), ("contents", 4), ("hash", 99), ("chain", 99), ("gap", 99), ("head", 17),
             ("contents", 99), ("replay", 99)},
     "memory_id": {("hash", 4), ("replay", 4)},
     "scope_key": {("hash", 4), ("contents", 4)},
@@ -119,11 +121,11 @@ HISTORY: dict[str, Found] = {
     "prev": {("hash", 4), ("chain", 4)},
     "hash": {("hash", 4), ("chain", 5)},
 }  # fmt: skip
-TABLES: dict[str, tuple[dict[str, Found], Found]] = {
+TABLES: dict[str, tuple[dict[str, SearchResult], SearchResult]] = {
     "history": (HISTORY, {("hash", 4)}),
-    "history_contents": ({"seq": {("contents", 4), ("contents", 99)}}, {("contents", 4)}),
+    "history_contents": ({"revision": {("contents", 4), ("contents", 99)}}, {("contents", 4)}),
     # what the last operation left in the head is told by nobody
-    "heads": ({"agent_id": {("head", 17)}, "seq": {("head", 99)}, "hash": {("head", 17)}}, set()),
+    "heads": ({"agent_id": {("head", 17)}, "revision": {("head", 99)}, "hash": {("head", 17)}}, set()),
 }
 
 
@@ -140,7 +142,7 @@ def columns(world: World, table: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("table", TABLES)
 def test_a_change_of_any_column_is_named(world: World, table: str) -> None:
     special, otherwise = TABLES[table]
-    row = "" if table == "heads" else " and seq = 4"
+    row = "" if table == "heads" else " and revision = 4"
     for column, value in columns(world, table):
         with tampering(world):
             change(world, f"update {table} set {column} = {value} where agent_id = '{AGENT}'{row}")
@@ -151,16 +153,18 @@ def test_control_a_column_that_the_hash_does_not_know_changes_unnamed(world: Wor
     with tampering(world):
         world.connection.execute("alter table history add column note text")
         assert "note" in dict(columns(world, "history"))
-        change(world, f"update history set note = 'x' where agent_id = '{AGENT}' and seq = 4")
+        change(world, f"update history set note = 'x' where agent_id = '{AGENT}' and revision = 4")
         assert found(world) == set()
 
 
 def test_contents_that_are_gone_are_missed_but_for_those_of_the_erased(world: World) -> None:
-    for seq, event in enumerate(EVENTS, start=1):
+    for revision, event in enumerate(EVENTS, start=1):
         with tampering(world):
-            world.connection.execute("delete from history_contents where agent_id = %s and seq = %s", (AGENT, seq))
+            world.connection.execute(
+                "delete from history_contents where agent_id = %s and revision = %s", (AGENT, revision)
+            )
             named = {problem for problem, _ in found(world)}
-            if seq in (10, 11):
+            if revision in (10, 11):
                 assert named == set()  # erased, and so are these
             else:
                 assert named & {"contents", "replay"}, event
@@ -171,9 +175,9 @@ def test_two_swapped_rows_are_named(world: World) -> None:
         for table in ("history", "history_contents"):
             change(
                 world,
-                f"update {table} set seq = -4 where agent_id = '{AGENT}' and seq = 4",
-                f"update {table} set seq = 4 where agent_id = '{AGENT}' and seq = 5",
-                f"update {table} set seq = 5 where agent_id = '{AGENT}' and seq = -4",
+                f"update {table} set revision = -4 where agent_id = '{AGENT}' and revision = 4",
+                f"update {table} set revision = 4 where agent_id = '{AGENT}' and revision = 5",
+                f"update {table} set revision = 5 where agent_id = '{AGENT}' and revision = -4",
             )
         assert found(world) == {("hash", 4), ("hash", 5), ("chain", 4), ("chain", 5), ("chain", 6)}
 
@@ -181,7 +185,10 @@ def test_two_swapped_rows_are_named(world: World) -> None:
 def test_a_row_moved_to_another_agent_is_named_at_both(world: World) -> None:
     with tampering(world):
         for table in ("history", "history_contents"):
-            change(world, f"update {table} set agent_id = 'museum', seq = 3 where agent_id = '{AGENT}' and seq = 4")
+            change(
+                world,
+                f"update {table} set agent_id = 'museum', revision = 3 where agent_id = '{AGENT}' and revision = 4",
+            )
         assert found(world) == {("gap", 5), ("chain", 5)}
         assert found(world, "museum") == {("hash", 3), ("chain", 3), ("head", 2), ("replay", 3)}
 
@@ -211,9 +218,9 @@ def test_a_memory_changed_behind_the_triggers_is_named(world: World) -> None:
 
 
 _LISBON = "where item_id = '{lisbon}'"
-SIMPLE: dict[str, tuple[str, Found]] = {
+SIMPLE: dict[str, tuple[str, SearchResult]] = {
     "a row of the history removed": (
-        f"delete from history where agent_id = '{AGENT}' and seq = 4",
+        f"delete from history where agent_id = '{AGENT}' and revision = 4",
         {("gap", 5), ("chain", 5), ("contents", 4)},
     ),
     "a memory removed": ("delete from memories where id = '{bike}'", {("replay", 14)}),
@@ -253,7 +260,7 @@ SIMPLE: dict[str, tuple[str, Found]] = {
     ),
     "contents of the erased": (
         "insert into history_contents select agent_id, 10, scope_key, salt, before, after from history_contents where"
-        " agent_id = 'harbor' and seq = 9",
+        " agent_id = 'harbor' and revision = 9",
         {("contents", 10), ("erased", 10)},
     ),
     "the heads gone": ("delete from heads", {("head", 17)}),
@@ -338,7 +345,7 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
     async with db.scoped(mine) as scoped:
         head = await history.head(scoped)
         assert head
-        rows = await history.exported(scoped, own, after=0, last=head.seq)
+        rows = await history.exported(scoped, own, after=0, last=head.revision)
     assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == []
 
 
@@ -346,7 +353,7 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
 
 #: A row that has something in every column but two.
 ROW = (
-    '{"agent_id": "harbor", "seq": 7, "op_id": "11111111-1111-1111-1111-111111111111", "event": "UPDATE",'
+    '{"agent_id": "harbor", "revision": 7, "op_id": "11111111-1111-1111-1111-111111111111", "event": "UPDATE",'
     ' "memory_id": "22222222-2222-2222-2222-222222222222", "scope_key": "user:Zoë \\"z\\"", "category": "profile",'
     ' "actor": "ana\\\\bo", "actor_kind": "agent", "reason": "formation", "session_id": "s1",'
     ' "refinement_id": "33333333-3333-3333-3333-333333333333",'

@@ -6,7 +6,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from mnemic.policy.categories import load_categories
+from mnemic.memory.runtime.categories import load_categories
 from mnemic.state.errors import RefusedError
 from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryFilters, MemoryQuery
@@ -55,7 +55,7 @@ async def live(db: Database) -> None:
         for category in EVERY:
             kind = KINDS.get(category, "fact")
             if category == OF_MESSAGES:
-                await inbox.settle(scoped, op_id, [said], read_seq=0)
+                await inbox.settle(scoped, op_id, [said], read_revision=0)
                 text = IndexedText(item_id=said.id, text=SAID, vector=direction(0))
                 await inbox.index_messages(scoped, MODEL, [text])
                 continue

@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 from mnemic.storage import definitions
 from mnemic.storage.doctor import check, require_sound
 from mnemic.storage.migrate import migrate
-from mnemic.storage.offences import find_offences
+from mnemic.storage.violations import find_offences
 from tests.support.matrix import few_first
 from tests.support.mutating import carry_out, refusal
 from tests.support.server import Clone
@@ -83,7 +83,8 @@ REVIEWED: list[Change] = [
         "function mnemic.threads_of(text,text) (body)",
     ),
     (
-        "create or replace function mnemic.audit_problems() returns table (problem text, seq bigint, memory_id uuid)"
+        "create or replace function mnemic.audit_problems()"
+        " returns table (problem text, revision bigint, memory_id uuid)"
         " language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC'"
         " set extra_float_digits = 1 as 'select null, 0::bigint, null::uuid where false'",
         "functions",
@@ -472,7 +473,7 @@ async def test_without_the_comparison_a_changed_policy_is_not_seen(
         connection.execute(REVIEWED[0][0].encode())
         everything = connection.execute("select count(*) from mnemic.memories").fetchone()
     assert everything == (0,)
-    monkeypatch.setattr("mnemic.storage.offences.find_differences", lambda *_: [])
+    monkeypatch.setattr("mnemic.storage.violations.find_differences", lambda *_: [])
     async with fresh_db.database() as db:
         await require_sound(db)
 

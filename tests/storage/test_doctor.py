@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from mnemic.storage import offences
+from mnemic.storage import violations as offences
 from mnemic.storage.database import Database
 from mnemic.storage.definitions import recorded_definitions
 from mnemic.storage.doctor import check, require_sound

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.operations.governance import rollback
+from mnemic.memory.governance import rollback
 from mnemic.state.governance import RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory
@@ -178,7 +178,7 @@ async def test_a_rollback_keeps_forgotten_what_was_forgotten_after_it(world: Wor
 
 def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
     """The last row of the history, and its operation."""
-    row = superuser.execute("select seq, op_id from mnemic.history order by seq desc limit 1").fetchone()
+    row = superuser.execute("select revision, op_id from mnemic.history order by revision desc limit 1").fetchone()
     assert row
     return row[0], row[1]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from mnemic.operations.governance import retention
+from mnemic.memory.governance import retention
 from mnemic.state.errors import RefusedError
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import inbox, memories, scopes
@@ -50,7 +50,7 @@ async def test_of_an_erased_memory_no_more_than_a_skeleton_is_left(world: World)
     ids = {"agent_id": AGENT, "memory_id": str(memory_id), "message_id": str(message_id), "scope_key": "user:ana"}
     assert source == ids  # what rested on what: who is erased later is found by it
     events = world.superuser.execute(
-        "select event, actor, actor_kind, reason from mnemic.history order by seq desc"
+        "select event, actor, actor_kind, reason from mnemic.history order by revision desc"
     ).fetchall()
     assert events[0] == ("ERASE", "ana", "person", "erasure")
     assert await erase(world.db, memory_id) == []
@@ -219,9 +219,9 @@ async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None
     await form(world.db, identity(session="s2"), [again])
     waiting = [message(f"I keep a {CANARY}, did you know?", session="s3"), message("Yes", session="s3")]
     async with world.db.scoped(identity(session="s3")) as scoped:
-        await scopes.enter_agent(scoped)
+        await scopes.ensure_agent(scoped)
         await inbox.observe(scoped, "s3", waiting)
-        await inbox.set_aside(scoped, [waiting[0].id])
+        await inbox.quarantined(scoped, [waiting[0].id])
     assert await erase(world.db, kept.id) == [kept.id]
     assert world.told([said, echo, again, other, *waiting]) == [other, waiting[1]]
     assert world.places() == set()

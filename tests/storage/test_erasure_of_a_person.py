@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from mnemic.operations.governance import retention
+from mnemic.memory.governance import retention
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
@@ -139,13 +139,13 @@ async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name
 async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: World) -> None:
     hers, his = message(f"I have a {CANARY}"), message("I sail.", user="bo")
     async with world.db.scoped(BO, also=["user:ana"]) as scoped:
-        await scopes.enter_agent(scoped)
+        await scopes.ensure_agent(scoped)
         await inbox.observe(scoped, "s1", [hers, his])
-        await inbox.set_aside(scoped, [hers.id])
+        await inbox.quarantined(scoped, [hers.id])
     await erase_person(world.db)
     async with world.db.scoped(BO) as scoped:
         box = await inbox.read_inbox(scoped, "s1", most=10)
-    assert ([item.id for item in box.messages], box.pending, box.set_aside) == ([his.id], 1, 0)
+    assert ([item.id for item in box.messages], box.pending, box.quarantined) == ([his.id], 1, 0)
     async with world.db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
         new = message("Good morning")
         observed = await inbox.observe(scoped, "s1", [hers, new])
@@ -241,10 +241,10 @@ async def test_erasing_a_person_reaches_all_that_erasing_their_messages_and_memo
     items = world.superuser.execute(
         "select id from mnemic.messages where user_id = 'ana' union select id from mnemic.memories"
     ).fetchall()
-    whole = {item.id for item in (await erasure.foretell(world.db, CREW, ["user:ana"], None)).going}
+    whole = {item.id for item in (await erasure.preview(world.db, CREW, ["user:ana"], None)).going}
     by_id: set[UUID] = set()
     for (item,) in items:
-        by_id |= {gone.id for gone in (await erasure.foretell(world.db, CREW, ["user:ana"], [item])).going}
+        by_id |= {gone.id for gone in (await erasure.preview(world.db, CREW, ["user:ana"], [item])).going}
     assert len(by_id) > len(whole) / 2
     assert by_id <= whole
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.governance import RollbackOptions
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure
@@ -113,7 +113,7 @@ async def test_many_memories_are_rolled_back_while_others_write(
     async with clean_db.database(Settings(pool_size=4, statement_timeout_seconds=300)) as db:
         await grow(db, clean_db, many)
         superuser.execute("vacuum analyze")
-        person, options, before, waits = Actor.person(db, ANA), RollbackOptions(), counted(), list[float]()
+        person, options, before, waits = Principal.person(db, ANA), RollbackOptions(), counted(), list[float]()
         async with others_writing(clean_db, waits):
             undone = await rollback.undo(person, None, options, session_id="s1", since=datetime(2000, 1, 1, tzinfo=UTC))
             assert (len(undone.changes), counted()) == (many, {"soft_deleted": many})

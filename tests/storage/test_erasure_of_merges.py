@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from mnemic.operations.governance import rollback
+from mnemic.memory.governance import rollback
 from mnemic.state.errors import MnemicError
 from mnemic.state.governance import RollbackOptions
 from mnemic.state.records import NewMemory
@@ -178,7 +178,7 @@ async def test_no_rollback_does_a_merge_again_whose_memory_was_erased_meanwhile(
 async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> None:
     forks, cups, both, _ = await merged_once(world)
     for expected in ("active", "soft_deleted"):
-        last = world.superuser.execute("select op_id from mnemic.history order by seq desc limit 1").fetchone()
+        last = world.superuser.execute("select op_id from mnemic.history order by revision desc limit 1").fetchone()
         assert last
         await undo(owning(world.db, ANA, MINE), last[0])
         assert world.states(forks, cups) == [expected] * 2
@@ -205,15 +205,16 @@ RULES: dict[str, Rule] = {
     "of what a living memory says none comes back": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
         "put_in_force",
-        "and not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))", "",
+        "and not exists"
+        " (select from find_active_duplicate(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))", "",
     ),
     "a thought is no twin of a commitment": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "put_in_force", "group by place_of(m)", "group by m.scope_key",
+        "put_in_force", "group by uniqueness_key(m)", "group by m.scope_key",
     ),
     "of the same words one comes back": (
         test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
-        "put_in_force", "group by place_of(m)", "group by m.id",
+        "put_in_force", "group by uniqueness_key(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,

@@ -107,7 +107,7 @@ async def test_only_the_administrator_protects_and_history_says_so(
     assert [protect(clean_db, stored.id), protect(clean_db, stored.id)] == [True, False]
     assert protect(clean_db, stored.id, False)
     audited = superuser.execute(
-        "select event, actor, actor_kind, reason from mnemic.history where memory_id = %s order by seq offset 1",
+        "select event, actor, actor_kind, reason from mnemic.history where memory_id = %s order by revision offset 1",
         (stored.id,),
     ).fetchall()
     assert audited == [(event, "the administrator", "admin", "protection") for event in ("PROTECT", "UNPROTECT")]
@@ -136,8 +136,8 @@ async def test_memories_are_never_deleted(db: Database, clean_db: Clone, stored:
 HISTORY = [
     f"{verb.format(table=table)}"
     for table in ("history", "history_contents")
-    for verb in ("insert into {table} select * from {table}", "update {table} set seq = seq", "delete from {table}",
-                 "truncate {table} cascade")
+    for verb in ("insert into {table} select * from {table}", "update {table} set revision = revision",
+                 "delete from {table}", "truncate {table} cascade")
 ]  # fmt: skip
 
 
@@ -160,7 +160,7 @@ async def test_history_is_append_only_for_every_role(
 @pytest.mark.parametrize("statement", [
     "alter table memories disable trigger guard", "drop trigger append_only on history",
     "drop policy service on entries", "alter table entries disable row level security", "set role mnemic_owner",
-    "set session_replication_role = replica", "update heads set seq = 0",
+    "set session_replication_role = replica", "update heads set revision = 0",
     "select open_operation('museum', gen_random_uuid(), 'a', 'b', 'c', null, null, '{}')",
 ])  # fmt: skip
 async def test_the_service_cannot_take_the_guards_down(db: Database, stored: NewMemory, statement: str) -> None:
@@ -198,7 +198,7 @@ async def test_no_operation_goes_on_under_the_id_of_another(
     assert superuser.execute("select event from mnemic.history").fetchall() == [("ADD",)]
     await _change_under(db, row[0], identity(agent="museum"))  # what ids another agent has, nobody is told
     await _change_under(db, uuid.uuid4())
-    assert superuser.execute("select event from mnemic.history order by seq").fetchall() == [("ADD",), ("UPDATE",)]
+    assert superuser.execute("select event from mnemic.history order by revision").fetchall() == [("ADD",), ("UPDATE",)]
 
 
 @pytest.mark.thorough

@@ -64,7 +64,7 @@ async def test_a_message_of_another_speaker_under_its_id_changes_nothing(db: Dat
 
 async def settle_read(db: Database, *read: Message) -> None:
     async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), read, read_seq=0)
+        await inbox.settle(scoped, await scoped.begin_operation("formation"), read, read_revision=0)
 
 
 @pytest.mark.parametrize("held", [True, pytest.param(False, id="control", marks=pytest.mark.thorough)])

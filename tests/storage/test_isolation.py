@@ -52,7 +52,7 @@ async def live_a_little(db: Database, who: Identity) -> None:
         kinds: dict[str, Kind] = {key: "episode" if key.startswith("session") else "fact" for key in who.scope_keys}
         new = [memory(f"{key} is known", key=key, sources=[said], kind=kind) for key, kind in kinds.items()]
         await memories.insert(scoped, new, model=MODEL, vectors={item.id: direction(0) for item in new}, run_id=None)
-        await inbox.settle(scoped, op_id, [said], read_seq=0)
+        await inbox.settle(scoped, op_id, [said], read_revision=0)
         await inbox.index_messages(
             scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
         )
@@ -181,7 +181,7 @@ async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> 
 async def has_a_past(db: Database, keys: Sequence[str]) -> set[str]:
     """Of which scope keys Ana is told when something last happened."""
     async with db.scoped(ANA) as scoped:
-        return {key for key in keys if await history.seq_of(scoped, key, datetime.max.replace(tzinfo=UTC))}
+        return {key for key in keys if await history.revision_of(scoped, key, datetime.max.replace(tzinfo=UTC))}
 
 
 async def test_when_something_happened_to_others_is_not_told(world: Database) -> None:

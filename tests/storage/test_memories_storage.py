@@ -172,7 +172,7 @@ async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_da
 ) -> None:
     for agent in ("harbor", "lighthouse"):
         async with db.scoped(identity(agent=agent)) as scoped:
-            await scopes.enter_agent(scoped)
+            await scopes.ensure_agent(scoped)
     superuser.execute("insert into mnemic.scopes (agent_id, scope_key, name) values ('harbor', 'user:ana', 'Ana Lind')")
     assert await today(db) == 0
     assert [await count(db, 3), await count(db, 0), await count(db, 17)] == [3, 3, 20]

@@ -266,7 +266,7 @@ async def test_each_end_is_looked_up_by_its_key(fresh_db: Clone) -> None:
 def assert_only_the_users(scoped: Explaining) -> None:
     (scan,) = scoped.scans("history")
     assert scan["Index Name"] == "history_scope"
-    assert "seq >" in scan["Index Cond"]
+    assert "revision >" in scan["Index Cond"]
     assert round(touched(scan)) == ENTRIES_EACH // 2
     beside = scoped.scans("memories")
     assert [node["Index Name"] for node in beside] == ["memories_pkey"] * 2

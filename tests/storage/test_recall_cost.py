@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from mnemic.operations.recall import query
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.recall.query import query
+from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery

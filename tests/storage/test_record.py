@@ -60,7 +60,7 @@ OPENING = {
     ),
     "undo": (ROLL_BACK.format(NO_CHANGES, "{}"),),
     "undo of what changed later": (ROLL_BACK.format(OF_ANOTHER_VERSION, "{}"),),
-    "restore": (ROLL_BACK.format(NO_CHANGES, '{"seq": 2}'),),
+    "restore": (ROLL_BACK.format(NO_CHANGES, '{"revision": 2}'),),
     "begin_refinement_act": (ACT.format("merge"),),
 }
 
@@ -123,7 +123,7 @@ def test_neither_an_argument_nor_a_setting_changes_what_is_recorded(
         service.execute(BEGIN.format("formation").encode())
         service.execute(CHANGE)
     columns = "actor, actor_kind, reason, session_id, run_id, undo_of, refinement_id, meta"
-    last = superuser.execute(f"select {columns} from mnemic.history order by seq desc limit 1").fetchone()
+    last = superuser.execute(f"select {columns} from mnemic.history order by revision desc limit 1").fetchone()
     assert last == ("ana", "agent", "formation", None, None, None, None, {})
 
 
@@ -178,7 +178,7 @@ def test_an_operation_ends_with_the_savepoint_it_began_in(service: psycopg.Conne
     "statement",
     [
         "update heads set op_xid = pg_current_xact_id()",
-        "insert into heads (agent_id, seq, hash) values ('museum', 0, '')",
+        "insert into heads (agent_id, revision, hash) values ('museum', 0, '')",
         "select operation from heads",
         "select open_operation('harbor', gen_random_uuid(), 'ceo', 'admin', 'formation', null, null, '{}')",
         "select close_operation('harbor')",
@@ -243,7 +243,7 @@ async def test_a_memory_tells_its_own_history(db: Database) -> None:
     assert (added.event, added.before, added.after) == ("ADD", None, "Ana lives in Porto.")
     assert (closed.event, closed.op_id, closed.reason) == ("SUPERSEDE", op_id, "formation")
     assert (closed.actor, closed.session_id, closed.scope_key) == ("ana", "s1", "user:ana")
-    assert closed.seq == added.seq + 2
+    assert closed.revision == added.revision + 2
 
 
 #: What is done to one memory of 4 tokens, one after the other; what it is called, and the tokens that come or go.
@@ -263,7 +263,7 @@ async def test_each_kind_of_change_has_its_event(db: Database, superuser: psycop
     for change, _, _ in CHANGES:
         await operate(db, ME, in_a_session("user:ana", executing(f"update memories set {change}")))
     rows = superuser.execute(
-        "select event, token_delta, scope_key, category from mnemic.history where event <> 'SESSION' order by seq"
+        "select event, token_delta, scope_key, category from mnemic.history where event <> 'SESSION' order by revision"
     ).fetchall()
     expected = [("ADD", 4), *((event, tokens) for _, event, tokens in CHANGES)]
     assert rows == [(event, tokens, "user:ana", "profile") for event, tokens in expected]
@@ -288,7 +288,7 @@ def _operate(clone: Clone, statement: LiteralString, *agents: str) -> None:
 def _events(superuser: psycopg.Connection, agent: str = AGENT) -> list[tuple[object, ...]]:
     statement = (
         "select event, coalesce(after, before) ->> 'content' from mnemic.history"
-        " join mnemic.history_contents using (agent_id, seq) where agent_id = %s order by seq"
+        " join mnemic.history_contents using (agent_id, revision) where agent_id = %s order by revision"
     )
     return superuser.execute(statement, (agent,)).fetchall()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from mnemic.policy.recall.delta import LONGEST_TEXT
+from mnemic.memory.recall.delta import MAX_TEXT_LENGTH
 from mnemic.state.errors import InvalidInputError, RefusedError
 from mnemic.state.identity import Identity
 from mnemic.state.query import Changes
@@ -44,7 +44,7 @@ async def act(db: Database, who: Identity, reason: str, new: NewMemory) -> None:
 
 
 def events(changes: Changes) -> list[tuple[int, str]]:
-    return [(change.seq, change.event) for change in changes.changes]
+    return [(change.revision, change.event) for change in changes.changes]
 
 
 def contents(changes: Changes) -> set[str]:
@@ -101,7 +101,7 @@ async def test_a_long_text_comes_by_its_beginning_alone(db: Database) -> None:
     await advance(db, 0)
     await remember(db, ANA, memory("bees " * 1600))
 
-    assert [len(text) for text in contents(await told(db))] == [2 * LONGEST_TEXT]
+    assert [len(text) for text in contents(await told(db))] == [2 * MAX_TEXT_LENGTH]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_only_changes_of_visible_scope_keys_are_told(
     assert changes.revision == 3
     assert ("Ben is in debt." in contents(changes)) == (held_by == "neither")
     if held_by != "neither":
-        assert {seq for seq, _ in events(changes)} == {2, 3}
+        assert {revision for revision, _ in events(changes)} == {2, 3}
         assert contents(changes) == {"Ana keeps bees.", "The crew votes."}
 
 
@@ -179,7 +179,7 @@ async def test_who_may_not_read_the_standing_part_is_not_told_of_it(
 
 
 def cursor(superuser: psycopg.Connection) -> list[int]:
-    return [seen for (seen,) in superuser.execute("select seen_seq from mnemic.thread_revisions")]
+    return [seen for (seen,) in superuser.execute("select seen_revision from mnemic.thread_revisions")]
 
 
 async def test_the_cursor_moves_forward_only(db: Database, superuser: psycopg.Connection) -> None:
@@ -229,7 +229,7 @@ async def test_a_foreign_sessions_cursor_cannot_be_moved(db: Database, superuser
 async def test_a_long_backlog_is_told_in_parts_and_nothing_is_left_out(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revisions, "MOST_CHANGES", 7)
+    monkeypatch.setattr(revisions, "MAX_CHANGES", 7)
     await advance(db, 0)
     keys = ("user:ana", "group:crew", "agent:harbor", "user:ben")
     chance = random.Random(3)
@@ -237,15 +237,17 @@ async def test_a_long_backlog_is_told_in_parts_and_nothing_is_left_out(
         await remember(
             db, ANA, *(memory(f"Fact {n}, {m}.", key=chance.choice(keys)) for m in range(3)), also=["user:ben"]
         )
-    seqs, parts = [], []
+    announced, parts = [], []
     while (changes := await told(db)).changes:
-        seqs += [seq for seq, _ in events(changes)]
+        announced += [revision for revision, _ in events(changes)]
         parts.append(len(changes.changes))
         await advance(db, changes.revision)
     async with db.scoped(ANA) as scoped:
-        rows = await scoped.execute("select seq from history where scope_key = any(%(scope_keys)s) order by seq", {})
-        visible = [seq for (seq,) in await rows.fetchall()]
+        rows = await scoped.execute(
+            "select revision from history where scope_key = any(%(scope_keys)s) order by revision", {}
+        )
+        visible = [revision for (revision,) in await rows.fetchall()]
 
-    assert seqs == visible
+    assert announced == visible
     assert (parts[0], changes.revision) == (7, 36)
     assert len(visible) < 36

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from mnemic.operations.governance import retention, rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import retention, rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
@@ -224,7 +224,7 @@ async def erased_with_its_author(world: World, case: Case) -> None:
 
 
 async def unshared(world: World, case: Case) -> Rollback:
-    return await rollback.unshare(Actor.person(world.db, ANA), "ana", CASCADE)
+    return await rollback.unshare(Principal.person(world.db, ANA), "ana", CASCADE)
 
 
 async def undone(world: World, case: Case) -> Rollback:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from hypothesis import Phase, settings
 
-from mnemic.operations.governance import rollback
+from mnemic.memory.governance import rollback
 from mnemic.storage import history
 from tests.support.machine import run_machines
 from tests.support.mutating import mutate, worsen
@@ -92,7 +92,12 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         "join lateral",
         r"dry run of [\w ]+: ",
     ),
-    "a past state lacks its last change": ("as_of_blind", "h.seq <= p_seq", "h.seq < p_seq", "past states: "),
+    "a past state lacks its last change": (
+        "as_of_blind",
+        "h.revision <= p_revision",
+        "h.revision < p_revision",
+        "past states: ",
+    ),
     "a living twin is no conflict": (
         "plan_rollback",
         "where f.takes is not null",
@@ -138,7 +143,7 @@ def test_a_wrong_statement_is_found_out(fresh_db: Clone, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "wrong", "broken"),
-    [("as_of", "h.seq <=", "h.seq <", "past contents: "), ("seq_at", "h.ts <=", "h.ts <", "moment: ")],
+    [("as_of", "h.revision <=", "h.revision <", "past contents: "), ("revision_at", "h.ts <=", "h.ts <", "moment: ")],
 )
 def test_a_look_at_the_past_that_stops_too_early_is_found_out(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, name: str, text: str, wrong: str, broken: str

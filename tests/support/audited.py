@@ -8,8 +8,8 @@ from uuid import UUID
 
 import psycopg
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.administration import Administration
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
@@ -54,10 +54,10 @@ async def administration(clone: Clone, *, key: str | None = KEY, **settings: Any
 
 async def tell(clone: Clone, db: Database) -> Story:
     """Does something of everything, so that the history has these `EVENTS`."""
-    me = Actor.person(db, ME)
+    me = Principal.person(db, ME)
     porto, lisbon, reflection, consolidation, shared, newest = await _formed(db)
     _protect(clone, consolidation.id, True)
-    superseding = next(item for item in await rollback.operations(me, limit=99) if item.first_seq == 4)
+    superseding = next(item for item in await rollback.operations(me, limit=99) if item.first_revision == 4)
     await undo(me, superseding.op_id)
     erased = await _keep(db, "Ana's locker is number nine.")
     await forget(db, erased)
@@ -121,10 +121,11 @@ def tampered(superuser: psycopg.Connection, *statements: str) -> None:
 
 #: The newest row gone as if it had never been, and the head set back.
 CUT = (
-    "delete from history where agent_id = 'harbor' and seq = 17",
-    "delete from history_contents where agent_id = 'harbor' and seq = 17",
+    "delete from history where agent_id = 'harbor' and revision = 17",
+    "delete from history_contents where agent_id = 'harbor' and revision = 17",
     "delete from memories where scope_key = 'user:bo'",
-    "update heads set (seq, hash) = (select seq, hash from history where agent_id = 'harbor' and seq = 16)"
+    "update heads set (revision, hash) ="
+    " (select revision, hash from history where agent_id = 'harbor' and revision = 16)"
     " where agent_id = 'harbor'",
 )
 #: As whoever owns the database can: every row written anew, each with a hash that fits, and the head after it.
@@ -134,10 +135,10 @@ declare
     h    history;
     last bytea := sha256(convert_to('harbor', 'UTF8'));
 begin
-    for h in select * from history where agent_id = 'harbor' order by seq loop
+    for h in select * from history where agent_id = 'harbor' order by revision loop
         h.prev := last;
         last := history_hash(h);
-        update history set prev = h.prev, hash = last where agent_id = h.agent_id and seq = h.seq;
+        update history set prev = h.prev, hash = last where agent_id = h.agent_id and revision = h.revision;
     end loop;
     update heads set hash = last where agent_id = 'harbor';
 end $$

@@ -33,10 +33,10 @@ async def form(
 
 async def form_within(scoped: ScopedTransaction, said: Sequence[Message], *new: NewMemory) -> uuid.UUID:
     """The same as part of a transaction."""
-    await scopes.enter_agent(scoped)
+    await scopes.ensure_agent(scoped)
     await inbox.observe(scoped, said[0].session_id, said)
     op_id = await scoped.begin_operation("formation")
-    await inbox.settle(scoped, op_id, said, read_seq=(await scopes.first_look(scoped))[1])
+    await inbox.settle(scoped, op_id, said, read_revision=(await scopes.read_snapshot(scoped))[1])
     vectors = {item.id: direction(place * 7) for place, item in enumerate(new)}
     await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
     pieces = [(item, piece) for item in said for piece in (0, 1)]

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from mnemic.operations.governance import rollback
+from mnemic.memory.governance import rollback
 from mnemic.state.errors import MnemicError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.records import IndexedText, Memory, NewMemory, Relation, Supersession
@@ -274,11 +274,15 @@ class TimeMachine(RuleBasedStateMachine):
     def restore(self, which: int, key: int, person: bool, skip: bool) -> None:
         """To where an operation ended, since each is restored whole or not at all."""
         scope_key = self.real.keys[0 if person else key]
-        seq = chosen([0, *{change.event.op_id: seq for seq, change in enumerate(self.past.changes, 1)}.values()], which)
-        expected = restore(self.past, scope_key, seq, administers=not person, skip_erased=skip)
+        revision = chosen(
+            [0, *{change.event.op_id: revision for revision, change in enumerate(self.past.changes, 1)}.values()], which
+        )
+        expected = restore(self.past, scope_key, revision, administers=not person, skip_erased=skip)
         actor = self.real.actor(not person)
         options = RollbackOptions(skip_erased=skip)
-        self._roll_back("restore", expected, options, lambda options: rollback.restore(actor, scope_key, seq, options))
+        self._roll_back(
+            "restore", expected, options, lambda options: rollback.restore(actor, scope_key, revision, options)
+        )
 
     def _roll_back(
         self, met_as: str, expected: Expected, options: RollbackOptions, act: Callable[[RollbackOptions], Any]
@@ -317,35 +321,35 @@ class TimeMachine(RuleBasedStateMachine):
     def look_back(self, which: int, key: int, closed: bool) -> None:
         """Contents for a person, states for an administrator; what was erased since shows what is left of it."""
         real, scope_key = self.real, self.real.keys[key]
-        seq, now = chosen(range(len(self.past.changes) + 1), which), self.past.memories()
-        then = [row for each, row in self.past.at(seq).items() if isinstance(each, uuid.UUID)]
+        revision, now = chosen(range(len(self.past.changes) + 1), which), self.past.memories()
+        then = [row for each, row in self.past.at(revision).items() if isinstance(each, uuid.UUID)]
         then = [row for row in then if row["scope_key"] == scope_key and row["state"] != "purged"]
         rows: dict[uuid.UUID, Row] = {
             row["id"]: now[row["id"]] if now[row["id"]]["state"] == "purged" else row for row in then
         }
-        found = real.run(self._as_of(scope_key, seq, closed))
+        found = real.run(self._as_of(scope_key, revision, closed))
         known = {
             each.id: {name: value for name, value in asdict(each).items() if name in rows[each.id]} for each in found
         }
         shown = {i: row for i, row in rows.items() if closed or row["state"] in ("active", "purged")}
         same("past contents", known, {i: {name: row[name] for name in known.get(i, row)} for i, row in shown.items()})
-        blind = real.administer(lambda scoped: history.as_of_blind(scoped, scope_key, seq))
+        blind = real.administer(lambda scoped: history.as_of_blind(scoped, scope_key, revision))
         sizes = {(i, row["state"], -(-len(row["content"]) // 4), row["protected"]) for i, row in rows.items()}
         same("past states", {(each.id, each.state, each.tokens, each.protected) for each in blind}, sizes)
-        if seq:
-            self._moment(scope_key, self.past.changes[seq - 1].event.ts)
+        if revision:
+            self._moment(scope_key, self.past.changes[revision - 1].event.ts)
 
-    async def _as_of(self, key: str, seq: int, closed: bool) -> Any:
+    async def _as_of(self, key: str, revision: int, closed: bool) -> Any:
         async with self.real.service.scoped(self.real.who) as scoped:
-            return await history.as_of(scoped, key, seq, with_closed=closed)
+            return await history.as_of(scoped, key, revision, with_closed=closed)
 
     def _moment(self, key: str, ts: datetime) -> None:
         """A time means the last operation that was whole by then."""
-        events = [(seq, change.event) for seq, change in enumerate(self.past.changes, 1)]
-        own = [(seq, event) for seq, event in events if event.scope_key == key]
+        events = [(revision, change.event) for revision, change in enumerate(self.past.changes, 1)]
+        own = [(revision, event) for revision, event in events if event.scope_key == key]
         open_still = {event.op_id for _, event in own if event.ts > ts}
-        whole = [seq for seq, event in own if event.ts <= ts and event.op_id not in open_still]
-        moment = self.real.administer(lambda scoped: history.seq_of(scoped, key, ts))
+        whole = [revision for revision, event in own if event.ts <= ts and event.op_id not in open_still]
+        moment = self.real.administer(lambda scoped: history.revision_of(scoped, key, ts))
         same("moment", moment, max(whole, default=0))
 
     def teardown(self) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.identity import Identity
 from mnemic.storage import memories
 from mnemic.storage.database import Database
@@ -24,10 +24,11 @@ Result = TypeVar("Result")
 #: What the database sets by itself at every change, or once and for all at the first.
 AUTOMATIC = ("agent_id", "created_at", "updated_at", "version", "content_hash", "tokens")
 _HISTORY: LiteralString = """
-select h.seq, coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, h.reason, h.refinement_id, h.undo_of, h.event,
+select h.revision, coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, h.reason, h.refinement_id,
+       h.undo_of, h.event,
        h.memory_id, h.scope_key, h.ts, coalesce(c.after, c.before) as contents
-  from mnemic.history h left join mnemic.history_contents c using (agent_id, seq)
- where h.agent_id = %(agent)s and h.seq > %(after)s order by h.seq"""
+  from mnemic.history h left join mnemic.history_contents c using (agent_id, revision)
+ where h.agent_id = %(agent)s and h.revision > %(after)s order by h.revision"""
 #: Whether each memory or message is searched, and by the words that it says.
 _ENTRIES: LiteralString = """
 select e.item_id, e.kind, e.living, m.id is null or e.tsv @@ plainto_tsquery('english', m.content) as says
@@ -68,10 +69,10 @@ class Real:
 
         return self.run(run())
 
-    def actor(self, administers: bool) -> Actor:
+    def actor(self, administers: bool) -> Principal:
         if administers:
-            return Actor.administrator(self.administration, self.agent, "keeper")
-        return Actor.person(self.service, self.who)
+            return Principal.administrator(self.administration, self.agent, "keeper")
+        return Principal.person(self.service, self.who)
 
     def rows(self, wanted: Callable[[Row], bool]) -> list[Row]:
         return [row for row in self.past.memories().values() if wanted(row)]
@@ -134,7 +135,7 @@ class Real:
         """The rows of history that are no part of the past yet: one operation, or none."""
         after = len(self.past.changes)
         rows = self._look(_HISTORY, after=after)
-        same("seqs", [row["seq"] for row in rows], [*range(after + 1, after + 1 + len(rows))])
+        same("revisions", [row["revision"] for row in rows], [*range(after + 1, after + 1 + len(rows))])
         assert len({row["op_id"] for row in rows}) <= 1, "one operation"
         given = [name for name in Event._fields if name != "subject"]
         return [Event(subject=_subject(row), **{name: row[name] for name in given}) for row in rows]

@@ -43,7 +43,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """One line of the past: its place, from 1, is the history's seq."""
+    """One line of the past: its place, from 1, is the history's revision."""
 
     event: Event
     before: Row | None
@@ -64,10 +64,10 @@ class Past:
     #: Whether a message is searched.
     searched: dict[UUID, bool] = field(default_factory=dict)
 
-    def at(self, seq: int) -> World:
-        """Everything as it was after a seq."""
+    def at(self, revision: int) -> World:
+        """Everything as it was after a revision."""
         world: World = {}
-        for change in self.changes[:seq]:
+        for change in self.changes[:revision]:
             world.pop(change.subject, None)
             if change.after is not None:
                 world[change.subject] = change.after
@@ -86,11 +86,11 @@ class Past:
 
     def touched(self, ops: Collection[UUID], keys: Sequence[str] | None) -> Iterator[tuple[int, Change]]:
         """What operations changed in scope keys (None: in all), with the seqs."""
-        for seq, change in enumerate(self.changes, 1):
+        for revision, change in enumerate(self.changes, 1):
             if isinstance(change.subject, str):
                 continue
             if change.event.op_id in ops and (keys is None or change.event.scope_key in keys):
-                yield seq, change
+                yield revision, change
 
     def write(self, events: Sequence[Event], after: Mapping[Subject, Row | None]) -> None:
         """Appends what an operation changed, in the order in which the database did.
@@ -171,9 +171,9 @@ def undo(past: Past, ops: set[UUID], keys: Sequence[str] | None, *, cascade: boo
     if later and not cascade:
         return Expected(Rollback(op_id=None, later=later), RollbackConflictError, {})
     first: dict[Subject, int] = {}
-    for seq, change in past.touched(wanted, keys):
-        first.setdefault(change.subject, seq)
-    targets = {subject: past.at(seq - 1).get(subject) for subject, seq in first.items()}
+    for revision, change in past.touched(wanted, keys):
+        first.setdefault(change.subject, revision)
+    targets = {subject: past.at(revision - 1).get(subject) for subject, revision in first.items()}
     return _expected(past, targets, later, administers=keys is None, skip_erased=skip_erased)
 
 
@@ -183,14 +183,14 @@ def _with_later(past: Past, known: set[UUID], keys: Sequence[str] | None) -> set
     ops = set(known)
     while True:
         first: dict[Subject, int] = {}
-        for seq, change in past.touched(ops, keys):
+        for revision, change in past.touched(ops, keys):
             if isinstance(change.subject, UUID) and change.subject not in erased:
-                first.setdefault(change.subject, seq)
+                first.setdefault(change.subject, revision)
         found = {
             change.event.op_id
-            for seq, change in enumerate(past.changes, 1)
+            for revision, change in enumerate(past.changes, 1)
             if change.subject in first
-            and seq > first[change.subject]
+            and revision > first[change.subject]
             # what an erasure gave back is in nobody's way
             and change.event.reason != "erasure"
         }
@@ -199,11 +199,13 @@ def _with_later(past: Past, known: set[UUID], keys: Sequence[str] | None) -> set
         ops |= found
 
 
-def restore(past: Past, key: str, seq: int, *, administers: bool, skip_erased: bool) -> Expected:
+def restore(past: Past, key: str, revision: int, *, administers: bool, skip_erased: bool) -> Expected:
     """Of a scope key: everything in it that changed since, as it was then."""
-    then = past.at(seq)
+    then = past.at(revision)
     targets = {
-        change.subject: then.get(change.subject) for at, change in past.touched(past.operations(), [key]) if at > seq
+        change.subject: then.get(change.subject)
+        for at, change in past.touched(past.operations(), [key])
+        if at > revision
     }
     return _expected(past, targets, (), administers=administers, skip_erased=skip_erased)
 

@@ -42,11 +42,11 @@ create or replace function mnemic.open_operation(
     p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text, p_session text, p_run text, p_meta jsonb
 ) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
-    insert into beside (agent_id, seq, hash, op_xid, operation)
+    insert into beside (agent_id, revision, hash, op_xid, operation)
     values (p_agent, 0, '', pg_current_xact_id(),
             jsonb_build_object('op_id', p_op, 'actor', p_actor, 'actor_kind', p_actor_kind, 'reason', p_reason,
                                'session_id', p_session, 'run_id', p_run, 'meta', p_meta));
-    insert into heads (agent_id, seq, hash) values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')))
+    insert into heads (agent_id, revision, hash) values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')))
     on conflict do nothing
 $$;
 create or replace function mnemic.open_head(p_agent text) returns history

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from mnemic.operations.governance import rollback
-from mnemic.operations.governance.actor import Actor
+from mnemic.memory.governance import rollback
+from mnemic.memory.runtime.principal import Principal
 from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
@@ -26,43 +26,43 @@ ANA = identity(session="s1", groups=["crew"])
 
 
 @pytest.fixture
-def person(db: Database) -> Actor:
+def person(db: Database) -> Principal:
     """Ana, who governs her own memories."""
-    return Actor.person(db, ANA)
+    return Principal.person(db, ANA)
 
 
 @asynccontextmanager
-async def administrator_of(clone: Clone, agent_id: str) -> AsyncIterator[Actor]:
+async def administrator_of(clone: Clone, agent_id: str) -> AsyncIterator[Principal]:
     """An administrator of an agent, as the administrators' role."""
     settings = Settings.model_validate({"admin_url": clone.administrator_dsn, "pool_size": 2})
     async with open_database(settings, login=ADMINISTRATION) as database:
-        yield Actor.administrator(database, agent_id, "keeper")
+        yield Principal.administrator(database, agent_id, "keeper")
 
 
 @pytest.fixture
-async def administrator(clean_db: Clone) -> AsyncIterator[Actor]:
+async def administrator(clean_db: Clone) -> AsyncIterator[Principal]:
     """An administrator of her agent."""
     async with administrator_of(clean_db, ANA.agent_id) as opened:
         yield opened
 
 
 @pytest.fixture(params=["person", "administrator"])
-def actor(request: pytest.FixtureRequest, person: Actor, administrator: Actor) -> Actor:
+def actor(request: pytest.FixtureRequest, person: Principal, administrator: Principal) -> Principal:
     """One after the other."""
     return {"person": person, "administrator": administrator}[request.param]
 
 
-def owning(db: Database, who: Identity, key: str) -> Actor:
+def owning(db: Database, who: Identity, key: str) -> Principal:
     """Somebody who governs this scope key alone."""
-    return Actor(db, who, (key,))
+    return Principal(db, who, (key,))
 
 
-async def undo(actor: Actor, *op_ids: UUID, **options: bool) -> Rollback:
+async def undo(actor: Principal, *op_ids: UUID, **options: bool) -> Rollback:
     """Undoes operations as one."""
     return await rollback.undo(actor, op_ids, RollbackOptions(**options))
 
 
-async def restore(actor: Actor, key: str, moment: object, **options: bool) -> Rollback:
+async def restore(actor: Principal, key: str, moment: object, **options: bool) -> Rollback:
     """Gives a scope key back what it had."""
     return await rollback.restore(actor, key, moment, RollbackOptions(**options))  # type: ignore[arg-type]
 
@@ -93,7 +93,7 @@ def again(new: NewMemory) -> NewMemory:
 def op_ids(superuser: psycopg.Connection, agent: str = "harbor") -> list[UUID]:
     """All operations of an agent, oldest first."""
     rows = superuser.execute(
-        "select op_id from mnemic.history where agent_id = %s group by op_id order by min(seq)", (agent,)
+        "select op_id from mnemic.history where agent_id = %s group by op_id order by min(revision)", (agent,)
     )
     return [op_id for (op_id,) in rows.fetchall()]
 

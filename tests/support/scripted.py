@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mnemic.operations.run.resources import Resources, open_resources
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.prompts.extraction import (
     DecideOutput,
     Decision,

@@ -6,12 +6,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.operations.recall import search
-from mnemic.operations.run.resources import Resources
-from mnemic.policy.recall.scoring import SearchSetup
+from mnemic.memory.recall.query import search
+from mnemic.memory.recall.scoring import SearchSetup
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
-from mnemic.state.records import Found, IndexedText, Message, NewMemory
+from mnemic.state.records import IndexedText, Message, NewMemory, SearchResult
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
@@ -35,7 +35,7 @@ async def ask(
     settings: Settings | None = None,
     top_k: int = 10,
     **request: Any,
-) -> list[Found]:
+) -> list[SearchResult]:
     """One search; what is left of the arguments are fields of the request."""
     wanted = MemoryQuery(query=question, top_k=top_k, **request)
     setup = SearchSetup(model=MODEL, settings=settings or Settings(), rag_lengths=rag_lengths)
@@ -50,7 +50,7 @@ async def searched(
     categories: Sequence[str] = CATEGORIES,
     *,
     model: str = MODEL,
-) -> list[Found]:
+) -> list[SearchResult]:
     """One search in a transaction that is open, with the default settings."""
     return await search(scoped, SearchSetup(model=model, settings=Settings()), request, vector, categories)
 
@@ -63,7 +63,7 @@ async def keep(db: Database, said: Message, vector: tuple[float, ...] | None = N
         await inbox.index_messages(scoped, MODEL, [text])
 
 
-def contents(results: Sequence[Found]) -> list[str]:
+def contents(results: Sequence[SearchResult]) -> list[str]:
     """Their texts in order."""
     return [item.content for item in results]
 
@@ -131,11 +131,12 @@ insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, t
 select agent_id, scope_key, id, case number %% 2 when 0 then 'fact' else 'message' end, 'profile',
        case when number %% 20 < 2 then '' when number %% 20 < 4 then 'former-model' else %(model)s end,
        case when number %% 20 > 1 then vec end, to_tsvector('english', content) from crowd order by random();
-insert into history (agent_id, seq, op_id, event, memory_id, scope_key, category, actor, actor_kind, reason, ts, prev,
+insert into history (agent_id, revision, op_id, event, memory_id, scope_key, category, actor, actor_kind, reason, ts,
+                     prev,
                      hash)
 select agent_id, row_number() over (partition by agent_id order by random()), gen_random_uuid(), 'ADD', id, scope_key,
        'profile', 'x', 'agent', 'formation', now(), '', '' from crowd where number %% 2 = 0;
-insert into heads select agent_id, max(seq), '' from history group by agent_id;
+insert into heads select agent_id, max(revision), '' from history group by agent_id;
 insert into thread_revisions
 select agent_id, session_id, json_build_array('supervisor', substr(session_id, 8))::text, 0 from sessions;
 """

@@ -19,8 +19,8 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
-from mnemic.policy.auth_tokens import new_token
 from mnemic.service.memory import Mnemic
+from mnemic.service.server.auth_tokens import new_token
 from mnemic.state.settings import Settings
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from mnemic.policy.text.shape import count_tokens
+from mnemic.memory.text.shape import count_tokens
 from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind, Role

@@ -7,7 +7,7 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from mnemic.operations.governance import retention as forgetting
+from mnemic.memory.governance import retention as forgetting
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.operations.run import background
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime import background
+from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY
 from mnemic.service.memory import Mnemic

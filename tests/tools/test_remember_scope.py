@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from mnemic.operations import remember as remember_module
-from mnemic.operations.formation.builder import Place, ScopeResolver
-from mnemic.policy.formation.proof import Proof
+from mnemic.memory.explicit import remember as remember_module
+from mnemic.memory.formation.builder import Place, ScopeResolver
+from mnemic.memory.text.proof import Proof
 from mnemic.prompts.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call

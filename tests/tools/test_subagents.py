@@ -8,7 +8,7 @@ import pytest
 from mnemic import Mnemic
 from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
 from mnemic.tools.memory import make_tools
-from mnemic.tools.subagents import MOST_TURNS, subagent
+from mnemic.tools.subagents import MAX_TURNS, subagent
 from tests.support.agents import called, host
 from tests.support.loopback import LoopbackModel, Request, calling, offered
 from tests.support.scripted import memory as memory
@@ -97,8 +97,8 @@ async def test_it_is_told_its_task_and_nothing_else_its_words_are_not_observed_a
 async def test_one_that_comes_to_no_end_is_ended(memory: Mnemic, model: LoopbackModel) -> None:
     sent = works(model, calling(("memory_query", {"query": "Ryd"})))
     answer = await asked(memory, "planner")
-    assert answer.text == UNFINISHED.format(turns=MOST_TURNS)
-    assert len(sent) == MOST_TURNS
+    assert answer.text == UNFINISHED.format(turns=MAX_TURNS)
+    assert len(sent) == MAX_TURNS
 
 
 async def test_a_model_that_fails_and_a_task_that_cannot_be_used_are_an_answer(

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
-from mnemic.operations.run.graph import run_leased
+from mnemic.memory.runtime.graph import run_leased
 from mnemic.state.background import Target
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Scope

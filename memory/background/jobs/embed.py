@@ -4,7 +4,7 @@ from datetime import datetime
 
 from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
-from mnemic.operations.embedding import embed_pending
+from mnemic.memory.runtime.embedding import embed_pending
 from mnemic.state.background import Target
 from mnemic.storage import embeddings
 

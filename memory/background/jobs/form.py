@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
-from mnemic.operations.run.identity import session_of
-from mnemic.operations.turn import run_formation
+from mnemic.memory.messages.turn import run_formation
+from mnemic.memory.runtime.identity import session_of
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.storage import background

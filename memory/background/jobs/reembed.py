@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
+from mnemic.memory.background.reembedding import move_agent, name_of_target
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
-from mnemic.operations.reembedding import move_agent, name_of_target
 from mnemic.state.background import Target
 from mnemic.storage import embeddings
 

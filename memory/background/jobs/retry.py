@@ -2,7 +2,7 @@
 
 from mnemic.memory.background.jobs.form import session_of_target
 from mnemic.memory.background.work import Job, Work
-from mnemic.operations.turn import form_pending
+from mnemic.memory.messages.turn import form_pending
 from mnemic.state.background import Target
 
 

@@ -8,23 +8,23 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from mnemic.memory.background.maintenance.pair_rules import is_worth_asking, may_update, merged_text
 from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
 from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.background.work import MAX_TARGETS
+from mnemic.memory.refinement.rules import merged_category
+from mnemic.memory.runtime.budget import require_tokens
+from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.shape import new_memory
+from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
-from mnemic.operations.budget import require_tokens
-from mnemic.operations.embedding import embed_to_store
-from mnemic.operations.run.resources import Resources
-from mnemic.operations.usage import metered
-from mnemic.policy.formation.pairs import is_worth_asking, may_update, merged_text
-from mnemic.policy.prices import spent_on
-from mnemic.policy.refinement import merged_category
-from mnemic.policy.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
 from mnemic.state.attribution import is_shared
 from mnemic.state.background import FactPair, Target
 from mnemic.state.errors import ConcurrentChangeError, ModelOutputError
-from mnemic.state.graphs import Spent
+from mnemic.state.graphs import StepUsage
 from mnemic.state.identity import Identity
 from mnemic.state.records import CANDIDATE, Memory, NewMemory, Relation, Supersession
 from mnemic.storage import memories, pairs
@@ -51,7 +51,7 @@ async def merge_pairs(run: Maintenance) -> StepOutcome:
     """
     resources, counts, after = run.resources, Counter[str](), ""
     database, settings, agent_id = resources.database, resources.settings, run.identity.agent_id
-    spent: list[Spent] = []
+    spent: list[StepUsage] = []
     if not run.is_dry_run:
         await require_tokens(resources, agent_id)
     while keys := await pairs.scope_keys(database, agent_id, after, settings, MAX_TARGETS):
@@ -73,7 +73,7 @@ class _Scope:
     key: str
     run_id: str
     #: Takes what the models used.
-    spent: list[Spent]
+    spent: list[StepUsage]
 
 
 async def _merge_in_scope(scope: _Scope, *, dry_run: bool) -> Counter[str]:
@@ -109,7 +109,7 @@ async def _judge(scope: _Scope, batch: Sequence[FactPair], closed: set[UUID]) ->
     verdicts: list[PairVerdict] = []
     try:
         judging = run_step(JUDGE_PAIRS, JudgePairsInput(shown), resources.models)
-        answer, used = await metered(resources, scope.identity, judging)
+        answer, used = await track_usage(resources, scope.identity, judging)
         verdicts = answer.verdicts
         scope.spent.extend(spent_on(used, resources.settings.model_prices))
     except ModelOutputError as error:  # an answer that cannot be used is not paid for again each day

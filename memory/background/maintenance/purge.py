@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
-from mnemic.operations.governance.actor import Actor
-from mnemic.operations.governance.retention import forget_messages
+from mnemic.memory.governance.retention import forget_messages
+from mnemic.memory.runtime.principal import Principal
 from mnemic.storage import erasure
 
 
@@ -16,6 +16,6 @@ async def purge(run: Maintenance) -> StepOutcome:
         async with database.scoped(run.identity) as tx:
             due = await erasure.due_purges(tx, after)
         return StepOutcome({"messages": due.messages, "purged": due.memories})
-    messages = await forget_messages(Actor(database, run.identity, run.identity.scope_keys))
+    messages = await forget_messages(Principal(database, run.identity, run.identity.scope_keys))
     purged = [] if after is None else await erasure.purge_expired(database, run.identity, after, run_id=run.run_id)
     return StepOutcome({"messages": messages, "purged": len(purged)})

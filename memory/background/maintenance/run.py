@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 
 from mnemic.memory.background.maintenance.step import Maintenance, MaintenanceStep, StepOutcome
 from mnemic.memory.background.maintenance.steps import STEPS
-from mnemic.operations.agent_settings import agent_settings
-from mnemic.operations.run.leases import release_lease_on_error
-from mnemic.operations.run.resources import Resources
+from mnemic.memory.runtime.agent_settings import agent_settings
+from mnemic.memory.runtime.leases import release_lease_on_error
+from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import MaintenanceRunningError, MnemicError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key
@@ -57,7 +57,7 @@ async def list_runs(resources: Resources, identity: Identity, *, limit: int) -> 
 
 
 async def _begin(tx: ScopedTransaction, run: Maintenance, lease: Lease) -> None:
-    await scopes.enter_agent(tx)
+    await scopes.ensure_agent(tx)
     if await leases.claim(tx, lease, run.resources.settings, forced=True) is None:
         raise MaintenanceRunningError
     await maintenance.begin_run(tx, run.run_id, is_dry_run=run.is_dry_run)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.operations.run.resources import Resources
-from mnemic.state.graphs import Spent
+from mnemic.memory.runtime.resources import Resources
+from mnemic.state.graphs import StepUsage
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 
@@ -31,7 +31,7 @@ class StepOutcome(NamedTuple):
 
     #: Numbers by name; a name belongs to one step.
     counts: Mapping[str, int]
-    spent: Sequence[Spent] = ()
+    spent: Sequence[StepUsage] = ()
 
 
 class MaintenanceStep(NamedTuple):

@@ -1,45 +1,45 @@
 -- All that is wrong with an agent's history: a code, and where. Nothing of it says what a memory says.
-create function audit_problems() returns table (problem text, seq bigint, memory_id uuid)
+create function audit_problems() returns table (problem text, revision bigint, memory_id uuid)
 language sql stable security definer
 set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 1 as $$
     with agent as materialized (
         select current_setting('mnemic.agent_id') as id
     ), chain as materialized (
-        select h.*, h as whole, lag(h.seq, 1, 0::bigint) over w as before, lag(h.hash) over w as earlier
-          from history h, agent a where h.agent_id = a.id window w as (order by h.seq)
+        select h.*, h as whole, lag(h.revision, 1, 0::bigint) over w as before, lag(h.hash) over w as earlier
+          from history h, agent a where h.agent_id = a.id window w as (order by h.revision)
     ), told as materialized (
-        select c.seq, c.memory_id, c.event, c.before_digest, c.after_digest, c.scope_key,
-               k.seq as contents, k.scope_key as contents_key, k.salt, k.before, k.after, m.state
+        select c.revision, c.memory_id, c.event, c.before_digest, c.after_digest, c.scope_key,
+               k.revision as contents, k.scope_key as contents_key, k.salt, k.before, k.after, m.state
           from chain c
-          left join history_contents k on k.agent_id = c.agent_id and k.seq = c.seq
+          left join history_contents k on k.agent_id = c.agent_id and k.revision = c.revision
           left join memories m on m.agent_id = c.agent_id and m.id = c.memory_id
     ), last as materialized (
-        select distinct on (t.memory_id) t.memory_id, t.seq, t.after from told t
+        select distinct on (t.memory_id) t.memory_id, t.revision, t.after from told t
          where t.event <> 'LINK' and (t.before_digest is not null or t.after_digest is not null)
-         order by t.memory_id, t.seq desc
+         order by t.memory_id, t.revision desc
     ), linked as materialized (
-        select distinct on (l.link ->> 'from_id', l.link ->> 'to_id', l.link ->> 'relation_type') t.seq, l.link, t.after
+        select distinct on (l.link ->> 'from_id', l.link ->> 'to_id', l.link ->> 'relation_type') t.revision, l.link, t.after
           from told t cross join lateral (select coalesce(t.after, t.before) as link) as l
          where t.event = 'LINK'
-         order by l.link ->> 'from_id', l.link ->> 'to_id', l.link ->> 'relation_type', t.seq desc
+         order by l.link ->> 'from_id', l.link ->> 'to_id', l.link ->> 'relation_type', t.revision desc
     )
-    select p.problem, c.seq, c.memory_id
+    select p.problem, c.revision, c.memory_id
       from chain c cross join agent a
      cross join lateral (values ('hash', c.hash is distinct from history_hash(c.whole)),
                                 ('chain', c.prev is distinct
                                           from coalesce(c.earlier, sha256(convert_to(a.id, 'UTF8')))),
-                                ('gap', c.seq <> c.before + 1)) as p(problem, is_so)
+                                ('gap', c.revision <> c.before + 1)) as p(problem, is_so)
      where p.is_so
     union all
-    select 'head', coalesce(h.seq, l.seq), null
-      from (select max(c.seq) as seq, (array_agg(c.hash order by c.seq desc))[1] as hash from chain c) as l
+    select 'head', coalesce(h.revision, l.revision), null
+      from (select max(c.revision) as revision, (array_agg(c.hash order by c.revision desc))[1] as hash from chain c) as l
      cross join agent a
       left join heads h on h.agent_id = a.id
-     where (h.seq, h.hash) is distinct from (coalesce(l.seq, 0), coalesce(l.hash, sha256(convert_to(a.id, 'UTF8'))))
-       and coalesce(h.seq, l.seq) is not null
+     where (h.revision, h.hash) is distinct from (coalesce(l.revision, 0), coalesce(l.hash, sha256(convert_to(a.id, 'UTF8'))))
+       and coalesce(h.revision, l.revision) is not null
     union all
     -- without contents are only the rows of a memory that was erased, but for the one that says so
-    select 'contents', t.seq, t.memory_id from told t
+    select 'contents', t.revision, t.memory_id from told t
      where case when t.contents is null
                 then (t.before_digest is not null or t.after_digest is not null)
                      and (t.state is distinct from 'purged' or t.event = 'LINK')
@@ -48,21 +48,21 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
                      or (t.before_digest is distinct from sha256(t.salt || convert_to(t.before::text, 'UTF8'))
                          and not (t.event in ('PURGE', 'ERASE') and t.before is null)) end
     union all
-    select 'contents', k.seq, null from history_contents k, agent a
-     where k.agent_id = a.id and not exists (select from history h where h.agent_id = k.agent_id and h.seq = k.seq)
+    select 'contents', k.revision, null from history_contents k, agent a
+     where k.agent_id = a.id and not exists (select from history h where h.agent_id = k.agent_id and h.revision = k.revision)
     union all
-    select 'erased', t.seq, t.memory_id from told t
+    select 'erased', t.revision, t.memory_id from told t
      where t.state = 'purged' and t.contents is not null and t.event not in ('PURGE', 'ERASE', 'LINK')
     union all
     -- a row of today against the last that history tells; columns that came or went with an upgrade are not compared
-    select 'replay', l.seq, coalesce(m.id, l.memory_id)
+    select 'replay', l.revision, coalesce(m.id, l.memory_id)
       from (select m.* from memories m, agent a where m.agent_id = a.id) as m full join last l on l.memory_id = m.id
      where (m.id is null) <> (l.after is null)
         or l.after is distinct from to_jsonb(m)
            and exists (select from jsonb_each(l.after) as t(name, value)
                          join jsonb_each(to_jsonb(m)) as n(name, value) using (name) where t.value is distinct from n.value)
     union all
-    select 'relation', l.seq, coalesce(r.from_id, (l.link ->> 'from_id')::uuid)
+    select 'relation', l.revision, coalesce(r.from_id, (l.link ->> 'from_id')::uuid)
       from (select r.* from relations r, agent a where r.agent_id = a.id) as r
       full join linked l on l.link ->> 'from_id' = r.from_id::text and l.link ->> 'to_id' = r.to_id::text
                          and l.link ->> 'relation_type' = r.relation_type
@@ -88,14 +88,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select (select min(h.agent_id) from history h where h.agent_id > k.id) from known k where k.id is not null
     )
     select id from known where id is not null
-    union select a.agent_id from agents a union select h.agent_id from heads h where h.seq > 0
+    union select a.agent_id from agents a union select h.agent_id from heads h where h.revision > 0
     order by 1
 $$;
 
 -- What ties one row of the chain to the next, for whoever has to check a part of it; says nothing of whose rows they are.
-create function chain_links(p_after bigint, p_last bigint) returns table (seq bigint, prev bytea, hash bytea)
+create function chain_links(p_after bigint, p_last bigint) returns table (revision bigint, prev bytea, hash bytea)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select h.seq, h.prev, h.hash from history h
-     where h.agent_id = current_setting('mnemic.agent_id') and h.seq > p_after and h.seq <= p_last
-     order by h.seq
+    select h.revision, h.prev, h.hash from history h
+     where h.agent_id = current_setting('mnemic.agent_id') and h.revision > p_after and h.revision <= p_last
+     order by h.revision
 $$;

@@ -15,7 +15,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and (s.last_activity_at <= p_now - make_interval(
                 mins => coalesce((a.settings ->> 'session_cold_minutes')::integer, p_cold_minutes))
             or (select count(*) from messages m
-                 where m.agent_id = s.agent_id and m.session_id = s.session_id and m.formed_by is null and not m.set_aside)
+                 where m.agent_id = s.agent_id and m.session_id = s.session_id and m.formed_by is null and not m.quarantined)
                >= coalesce((a.settings ->> 'formation_messages')::integer, p_messages))
        and not is_blocked(s.agent_id, 'form', 'session:' || s.session_id, p_now)
        and not exists (select from leases l
@@ -112,7 +112,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select m.agent_id, 'retry', 'session:' || m.session_id, count(*) || ' messages are set aside: no model could form them',
                1, max(m.created_at), null
           from messages m
-         where m.formed_by is null and m.set_aside
+         where m.formed_by is null and m.quarantined
            and not exists (select from job_failures f where f.agent_id = m.agent_id and f.job = 'retry'
                               and f.scope_key = 'session:' || m.session_id)
          group by m.agent_id, m.session_id

@@ -28,7 +28,7 @@ create function local_time(moment timestamptz, utc_offset smallint) returns time
 language sql immutable
 return moment at time zone 'UTC' + utc_offset * interval '1 minute';
 
--- What is indexed of a memory; policy/text/shape.py writes the same.
+-- What is indexed of a memory; memory/text/shape.py writes the same.
 create function indexed_text(m memories) returns text
 language sql stable set search_path = mnemic, pg_temp as $$
     select '[' || to_char(local_time(m.valid_from, m.utc_offset), 'FMDD FMMonth YYYY') || '] '

@@ -19,12 +19,12 @@ begin
     delete from checked_pairs where agent_id = p_agent and (earlier_id = any(p_memories) or later_id = any(p_memories));
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
-       and c.agent_id = p_agent and c.seq = h.seq;
+       and c.agent_id = p_agent and c.revision = h.revision;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was attached to a message goes with it
     perform take_words(p_agent, p_messages || array(
         select id from messages where agent_id = p_agent and attached_to = any(p_messages)), p_op);
-    perform give_back(p_agent, p_memories, '{}');
+    perform release_messages(p_agent, p_memories, '{}');
 end $$;
 
 -- Takes the words of messages, with what is searched of them. What was pending counts as formed, so that no run meets a message
@@ -109,7 +109,7 @@ $$;
 
 -- What a refinement wrote with words that it took away from one of these memories, and that were not in what it replaced: new
 -- memories (ADD), or others in other words (UPDATE); by which row of history.
-create function reworded_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, seq bigint)
+create function reworded_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, revision bigint)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
@@ -118,16 +118,16 @@ language sql stable security definer set search_path = mnemic, pg_temp
          -- offset 0: looked up one by one
          cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id
                                 and h.refinement_id is not null and h.event in ('DELETE', 'MERGE', 'UPDATE') offset 0) as l
-         cross join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k
+         cross join lateral (select c from history_contents c where c.agent_id = p_agent and c.revision = (l.h).revision offset 0) as k
     )
-    select w.memory_id, w.seq
+    select w.memory_id, w.revision
       from told cross join lateral (
            select w.* from history w where w.agent_id = p_agent and w.refinement_id = (h).refinement_id offset 0) as w
-      join history_contents n on n.agent_id = p_agent and n.seq = w.seq
+      join history_contents n on n.agent_id = p_agent and n.revision = w.revision
      where w.event = p_event and w.memory_id <> (h).memory_id
        and exists (select unnest(words_in((c).before ->> 'content')) intersect select unnest(words_in(n.after ->> 'content'))
                    except select unnest(words_in((c).after ->> 'content')) where (h).event = 'UPDATE'
-                   except select word from history o join history_contents b on b.agent_id = p_agent and b.seq = o.seq
+                   except select word from history o join history_contents b on b.agent_id = p_agent and b.revision = o.revision
                                  cross join unnest(words_in(b.before ->> 'content')) as word
                            where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
 $$;
@@ -144,7 +144,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
          -- offset 0: looked up one by one
          cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id offset 0) as l
           -- of what was erased before, the operation still tells
-          left join lateral (select c from history_contents c where c.agent_id = p_agent and c.seq = (l.h).seq offset 0) as k on true
+          left join lateral (select c from history_contents c where c.agent_id = p_agent and c.revision = (l.h).revision offset 0) as k on true
     ), born as (
         select (h).scope_key, min((h).ts) as ts from told where (h).event = 'ADD' group by 1
     )
@@ -162,7 +162,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select o.memory_id from told
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
       join memories m on m.agent_id = p_agent and m.id = o.memory_id
-     where (c).seq is null
+     where (c).revision is null
        and ((h).event in ('ABSORB', 'SUPERSEDE') and m.kind = 'consolidation'
             or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
 $$;
@@ -178,7 +178,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select o.memory_id
       from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id and o.event in ('MERGE', 'SUPERSEDE')
      -- offset 0: looked up one by one
-      left join lateral (select after from history_contents where agent_id = p_agent and seq = o.seq offset 0) as c on true
+      left join lateral (select after from history_contents where agent_id = p_agent and revision = o.revision offset 0) as c on true
      where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
        and (o.event = 'MERGE' or c.after ->> 'superseded_by' = p_memory::text)
 $$;
@@ -209,7 +209,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select m.id, array(
                select unnest(words_in(m.content))
                union
-               select word from history h join history_contents c on c.agent_id = p_agent and c.seq = h.seq
+               select word from history h join history_contents c on c.agent_id = p_agent and c.revision = h.revision
                 cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
                 where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
                except
@@ -427,7 +427,7 @@ begin
        and (e.is_whole or m.provenance = 'consolidated' or m.kind in ('consolidation', 'journal') or is_own(m, '{}', owner_of(e)))
     on conflict (agent_id, item_id, erasure_id) do update set reworded_at = null where erasing.reworded_at is not null;
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed, reworded_at)
-    select e.agent_id, m.id, e.id, false, false, min(w.seq)
+    select e.agent_id, m.id, e.id, false, false, min(w.revision)
       from reworded_with(e.agent_id, p_memories, 'UPDATE') as w join memories m on m.agent_id = e.agent_id and m.id = w.memory_id
      where m.state <> 'purged'
      group by m.id
@@ -563,7 +563,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
-create function tell_erasure(p_erasure uuid, p_keys text[])
+create function preview_erasure(p_erasure uuid, p_keys text[])
 returns table (id uuid, kind text, scope_key text, content text, stays text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with e as materialized (
@@ -618,7 +618,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.* from memories m
      cross join lateral (select h.reason, h.ts from history h
                           where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
-                          order by h.seq desc limit 1) as l
+                          order by h.revision desc limit 1) as l
      where m.agent_id = p_agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
        and m.state = 'soft_deleted' and not m.protected and not m.pinned
        and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after

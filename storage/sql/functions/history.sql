@@ -2,7 +2,7 @@
 create function history_text(h history) returns text
 language sql stable
 return jsonb_build_array(
-    'h1', h.agent_id, h.seq, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
+    'h1', h.agent_id, h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.category, h.actor, h.actor_kind, h.reason,
     h.session_id, h.run_id, h.refinement_id, h.undo_of, encode(h.before_digest, 'hex'), encode(h.after_digest, 'hex'),
     h.token_delta, h.meta, (extract(epoch from h.ts) * 1000000)::bigint, encode(h.prev, 'hex'))::text;
 create function history_hash(h history) returns bytea
@@ -44,13 +44,13 @@ begin
         subject := coalesce(change.later, change.earlier);
         continue when tg_table_name = 'refinements' and change.earlier -> 'ended' = change.later -> 'ended';
         if h.agent_id is distinct from subject ->> 'agent_id' then
-            update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+            update heads set revision = h.revision, hash = h.hash where agent_id = h.agent_id;
             h := open_head(subject ->> 'agent_id');
             if h.agent_id is null then
                 raise exception 'a memory changes only inside an operation' using errcode = 'insufficient_privilege';
             end if;
         end if;
-        h.seq := h.seq + 1;
+        h.revision := h.revision + 1;
         h.prev := h.hash;
         h.event := case
             when tg_table_name = 'refinements' then 'SESSION'
@@ -79,11 +79,11 @@ begin
             h.meta := jsonb_strip_nulls(subject - '{agent_id,id,scope_key}'::text[]);
         else
             h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
-            c := (h.agent_id, h.seq, h.scope_key, sha256(pepper || int8send(h.seq)), change.earlier, change.later);
+            c := (h.agent_id, h.revision, h.scope_key, sha256(pepper || int8send(h.revision)), change.earlier, change.later);
             h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
             if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
                 c.before := null;
-                c.salt := sha256(pepper || int8send(-h.seq));
+                c.salt := sha256(pepper || int8send(-h.revision));
             end if;
             h.after_digest := sha256(c.salt || convert_to(c.after::text, 'UTF8'));
             h.token_delta :=
@@ -96,7 +96,7 @@ begin
     end loop;
     insert into history select * from unnest(rows);
     insert into history_contents select * from unnest(contents);
-    update heads set seq = h.seq, hash = h.hash where agent_id = h.agent_id;
+    update heads set revision = h.revision, hash = h.hash where agent_id = h.agent_id;
     return null;
 end $$;
 create trigger record_insert after insert on memories

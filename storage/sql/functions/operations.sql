@@ -7,7 +7,7 @@ begin
     if p_agent is null then
         raise exception 'an operation needs a scoped transaction' using errcode = 'insufficient_privilege';
     end if;
-    insert into heads as h (agent_id, seq, hash, op_xid, op_began, operation)
+    insert into heads as h (agent_id, revision, hash, op_xid, op_began, operation)
     values (p_agent, 0, sha256(convert_to(p_agent, 'UTF8')), pg_current_xact_id(), transaction_timestamp(),
             jsonb_build_object('op_id', p_op, 'actor', p_actor, 'actor_kind', p_actor_kind, 'reason', p_reason,
                                'session_id', p_session, 'run_id', p_run, 'meta', p_meta))
@@ -24,7 +24,7 @@ language sql security definer set search_path = mnemic, pg_temp as $$
     update heads set op_xid = null where agent_id = p_agent
 $$;
 
--- The operation that this transaction has open on the agent, as a row of history with the seq and the hash of the last one;
+-- The operation that this transaction has open on the agent, as a row of history with the revision and the hash of the last one;
 -- else nothing but nulls.
 create function open_head(p_agent text) returns history
 language plpgsql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$

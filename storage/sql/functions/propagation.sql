@@ -123,7 +123,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select k.agent_id, k.scope_key
       from known k left join scopes s on s.agent_id = k.agent_id and s.scope_key = k.scope_key
      where exists (select from history h
-                    where h.agent_id = k.agent_id and h.scope_key = k.scope_key and h.seq > coalesce(s.propagated_seq, 0)
+                    where h.agent_id = k.agent_id and h.scope_key = k.scope_key and h.revision > coalesce(s.propagated_revision, 0)
                       and (h.reason = 'consolidation' or h.event = 'ADD' and h.ts < p_now - interval '1 day'))
        and not is_blocked(k.agent_id, 'propagate', k.scope_key, p_now)
      limit p_most

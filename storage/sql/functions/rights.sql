@@ -2,7 +2,7 @@
 revoke execute on all functions in schema mnemic from public;
 grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select on history, refinements to mnemic_app, mnemic_admin;
-grant select (agent_id, seq, hash) on heads to mnemic_app, mnemic_admin;
+grant select (agent_id, revision, hash) on heads to mnemic_app, mnemic_admin;
 grant select (agent_id, scope_key, work, holder, until) on leases to mnemic_admin;
 grant select on migrations, history_contents, erasures, withdrawn to mnemic_app;
 grant select, insert on sources, relations to mnemic_app;
@@ -20,7 +20,7 @@ grant execute on function set_protection, as_of_blind, audit_problems, agent_ids
 grant execute on function stored_session, begin_operation, searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
     rests_on, is_rested_on,
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, threads_of, owner_part, owners_of_thread,
-    owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, tell_erasure,
+    owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, preview_erasure,
     left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
     all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors,
     counted_agents, count_activity, context_sizes, tenant_tokens, due_event_prunes, service_figures,

@@ -25,8 +25,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select (h.meta ->> 'rollback')::uuid from history h
      where h.agent_id = p_agent and h.meta ->> 'rollback' is not null and (h.meta ->> 'left')::integer > 0
        and h.meta - '{rollback,left,cascade}'::text[] = p_request - 'cascade'
-       and h.seq = (select max(l.seq) from history l where l.agent_id = p_agent and l.meta ->> 'rollback' = h.meta ->> 'rollback')
-     order by h.seq desc limit 1
+       and h.revision = (select max(l.revision) from history l where l.agent_id = p_agent and l.meta ->> 'rollback' = h.meta ->> 'rollback')
+     order by h.revision desc limit 1
 $$;
 
 -- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
@@ -40,12 +40,12 @@ begin
     loop
         later := array(
             select distinct l.op_id
-              from (select h.memory_id, min(h.seq) as seq
+              from (select h.memory_id, min(h.revision) as revision
                       from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
                      where h.agent_id = p_agent and h.op_id = any(later) and (p_keys is null or h.scope_key = any(p_keys))
                        and tells_of_memory(h)
                      group by h.memory_id) as f
-              join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.seq > f.seq
+              join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.revision > f.revision
              where tells_of_memory(l) and l.reason not in ('erasure', 'retention') and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
         later := whole_operations(p_agent, later);
@@ -69,7 +69,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                       and (select h.event in ('DELETE', 'TTL') and h.reason not in ('undo', 'restore') from history h
                             where h.agent_id = p_agent and h.memory_id = o.id
                               and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
-                            order by h.seq desc limit 1))
+                            order by h.revision desc limit 1))
 $$;
 
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
@@ -88,13 +88,13 @@ begin atomic
 end;
 
 -- Where a memory lives: two in one place are twins.
-create function place_of(m memories) returns text
+create function uniqueness_key(m memories) returns text
 language sql stable
 return jsonb_build_array(m.scope_key, m.kind,
                          case when m.kind <> 'consolidation' then jsonb_build_array(m.content_hash, m.subject_user_id) end)::text;
 
 -- The living memory in such a place.
-create function living_at(p_agent text, p_key text, p_kind text, p_hash uuid, p_subject text) returns setof memories
+create function find_active_duplicate(p_agent text, p_key text, p_kind text, p_hash uuid, p_subject text) returns setof memories
 language sql stable
 begin atomic
     select o.* from memories o
@@ -188,7 +188,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     -- what a refinement wrote with these words into others' memories
     select h.op_id, h.scope_key, array[r.memory_id]
       from words_of(p_actor) w cross join lateral reworded_with(w.agent_id, array[w.id], 'UPDATE') as r
-      join history h on h.agent_id = w.agent_id and h.seq = r.seq
+      join history h on h.agent_id = w.agent_id and h.revision = r.revision
       join memories m on m.agent_id = w.agent_id and m.id = r.memory_id and m.state in ('active', 'absorbed')
      where w.withdrawn_by is null and not m.protected
 $$;
@@ -199,7 +199,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct scope_key from words_of(p_actor) where withdrawn_by is null
 $$;
 
--- What it means to undo operations, or to give one scope key back the memories and relations that it had after a seq, which
+-- What it means to undo operations, or to give one scope key back the memories and relations that it had after a revision, which
 -- is to undo what was done to it since: what changes, what stands against it, and what a step has to know of it. A memory
 -- that was changed later is a conflict: its later operations are listed, and undone too where that is wanted. What the same
 -- call began and did not finish is none.
@@ -207,7 +207,7 @@ $$;
 -- what is closed makes room for what comes back; between them what takes the place of another one that moves.
 create function plan_rollback(p_keys text[], p_ops uuid[], p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
-               seq bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
+               revision bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
 language plpgsql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 #variable_conflict use_column
 declare
@@ -224,7 +224,7 @@ declare
 begin
     if restored is not null then
         ops := array(select distinct h.op_id from history h
-                      where h.agent_id = agent and h.scope_key = restored and h.seq > (p_request ->> 'seq')::bigint);
+                      where h.agent_id = agent and h.scope_key = restored and h.revision > (p_request ->> 'revision')::bigint);
         later := '{}';
     elsif cardinality(later) > 0 and not (p_request ->> 'cascade')::boolean then
         ops := '{}';
@@ -234,28 +234,28 @@ begin
         select (k.after ->> 'to_id')::uuid as id, l.op_id
           from memories w
           join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
-          join history_contents k on k.agent_id = agent and k.seq = l.seq
+          join history_contents k on k.agent_id = agent and k.revision = l.revision
          where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
            and not is_in_use(agent, w.id, false)
     ), target as materialized (
-        select t.id, p.seq, c.after as was, p.after_digest is not null and c.after is null as is_erased,
+        select t.id, p.revision, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
                         and (t.id, p.op_id) in (select o.id, o.op_id from orphaned o offset 0), false) as is_orphan
-          from (select h.memory_id as id, min(h.seq) as first from history h
+          from (select h.memory_id as id, min(h.revision) as first from history h
                  where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
                    and (concerns is null or h.scope_key = any(concerns))
                    and (chosen is null or h.memory_id = any(chosen) or h.op_id = any(later))
                  group by h.memory_id) as t
           left join lateral (
-               select h.seq, h.op_id, h.after_digest from history h
-                where h.agent_id = agent and h.memory_id = t.id and h.seq < t.first and tells_of_memory(h)
-                order by h.seq desc limit 1) as p on true
-          left join history_contents c on c.agent_id = agent and c.seq = p.seq
+               select h.revision, h.op_id, h.after_digest from history h
+                where h.agent_id = agent and h.memory_id = t.id and h.revision < t.first and tells_of_memory(h)
+                order by h.revision desc limit 1) as p on true
+          left join history_contents c on c.agent_id = agent and c.revision = p.revision
     ), final as materialized (
-        select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.seq, t.is_orphan,
+        select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.revision, t.is_orphan,
                m.protected or r.protected as is_protected, r.content_hash, r.subject_user_id,
-               case when m.state = 'active' then place_of(m) end as leaves,
-               case when r.state = 'active' then place_of(r) end as takes
+               case when m.state = 'active' then uniqueness_key(m) end as leaves,
+               case when r.state = 'active' then uniqueness_key(r) end as takes
           from target t join memories m on m.agent_id = agent and m.id = t.id
          cross join lateral final_row(m, t.was, t.is_orphan) as r
          where m.state <> 'purged' and not t.is_erased and r is distinct from m
@@ -272,28 +272,28 @@ begin
          where f.there > 1
         union
         select o.id, o.kind, o.scope_key, o.state, null
-          from final f cross join lateral living_at(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+          from final f cross join lateral find_active_duplicate(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
          where f.takes is not null and o.id not in (select id from final offset 0)
     ), link as (
         select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type')
-               c.seq, c.scope_key, e.link, c.before is not null as comes
-          from history h join history_contents c on c.agent_id = agent and c.seq = h.seq
+               c.revision, c.scope_key, e.link, c.before is not null as comes
+          from history h join history_contents c on c.agent_id = agent and c.revision = h.revision
          cross join lateral (select coalesce(c.after, c.before) as link) as e
          where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
            and (concerns is null or h.scope_key = any(concerns))
            and (chosen is null or (e.link ->> 'from_id')::uuid = any(chosen) or (e.link ->> 'to_id')::uuid = any(chosen))
-         order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.seq
+         order by e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type', c.revision
     )
-    select 'change', id, kind, scope_key, before_state, after_state, version, seq, is_orphan,
+    select 'change', id, kind, scope_key, before_state, after_state, version, revision, is_orphan,
            case when after_state = 'soft_deleted' then 0 when after_state <> 'active' then 1
                 when id in (select t.id from tied t offset 0) then 2 else 3 end, null::uuid, null
       from final
     union all
     -- an author's words that are in force no more are taken from the past
-    select 'change', w.id, w.kind, w.scope_key, w.state, w.state, w.version, l.seq, false, 1, null, null
+    select 'change', w.id, w.kind, w.scope_key, w.state, w.state, w.version, l.revision, false, 1, null, null
       from words_of(p_request ->> 'unshared_by') w
-     cross join lateral (select h.seq from history h where h.agent_id = agent and h.memory_id = w.id and tells_of_memory(h)
-                          order by h.seq desc limit 1) as l
+     cross join lateral (select h.revision from history h where h.agent_id = agent and h.memory_id = w.id and tells_of_memory(h)
+                          order by h.revision desc limit 1) as l
      where w.withdrawn_by is null and w.state not in ('active', 'absorbed') and w.scope_key = any(concerns)
        and w.id not in (select id from final offset 0)
     union all
@@ -306,7 +306,7 @@ begin
     union all
     select 'twin', id, kind, scope_key, before_state, after_state, null, null, null, null, null, null from twin
     union all
-    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.seq, null, null, null, null
+    select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.revision, null, null, null, null
       from link l
      where l.comes <> exists (select from relations r
                                where r.agent_id = agent and r.from_id = (l.link ->> 'from_id')::uuid
@@ -327,7 +327,7 @@ end $$;
 
 -- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
 -- written, where anything is not as the plan saw it.
-create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_seqs bigint[], p_orphans boolean[],
+create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_revisions bigint[], p_orphans boolean[],
                           p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
@@ -341,23 +341,23 @@ declare
     worded uuid[]; -- with other words than now
     is_living boolean;
 begin
-    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'seq' then 'restore' else 'undo' end,
+    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'revision' then 'restore' else 'undo' end,
                            null, null, p_request || case when p_whole is null then '{}'::jsonb
                                                          else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
     update heads set operation = operation || jsonb_build_object('undo_of', p_request #>> '{undone,0}')
      where agent_id = agent and p_request #>> '{undone,1}' is null;
     finals := array(
-        select r from unnest(p_ids, p_versions, p_seqs, p_orphans) as t(id, version, seq, is_orphan)
+        select r from unnest(p_ids, p_versions, p_revisions, p_orphans) as t(id, version, revision, is_orphan)
           join memories m on m.agent_id = agent and m.id = t.id and m.version = t.version
-          left join history h on h.agent_id = agent and h.seq = t.seq and h.memory_id = t.id
-          left join history_contents c on c.agent_id = agent and c.seq = h.seq
+          left join history h on h.agent_id = agent and h.revision = t.revision and h.memory_id = t.id
+          left join history_contents c on c.agent_id = agent and c.revision = h.revision
          cross join lateral final_row(m, c.after, t.is_orphan) as r
-         where (t.seq is null or c.after is not null) and m.state <> 'purged'
+         where (t.revision is null or c.after is not null) and m.state <> 'purged'
            and (own is null or m.scope_key = any(own) and not (m.protected or r.protected))
          order by r.id);
     if cardinality(finals) <> cardinality(p_ids)
        or exists (select from unnest(finals) as f
-                   cross join lateral living_at(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
+                   cross join lateral find_active_duplicate(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
                    where f.state = 'active' and o.id <> all(p_ids)) then
         perform close_operation(agent);
         return false;
@@ -376,14 +376,14 @@ begin
     end if;
     -- what was withdrawn by the changes that are undone is shown again
     delete from withdrawn w
-     using unnest(p_ids, p_seqs) as t(id, seq), history h
+     using unnest(p_ids, p_revisions) as t(id, revision), history h
      where w.agent_id = agent and w.memory_id = t.id and h.agent_id = agent and h.memory_id = t.id and h.op_id = w.op_id
-       and h.seq > coalesce(t.seq, 0);
+       and h.revision > coalesce(t.revision, 0);
     -- a place is freed before it is taken: first those that stand where another one has to go
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
      where m.agent_id = agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
-       and exists (select from unnest(finals) as g where g.state = 'active' and g.id <> m.id and place_of(g) = place_of(m));
+       and exists (select from unnest(finals) as g where g.state = 'active' and g.id <> m.id and uniqueness_key(g) = uniqueness_key(m));
     -- every column but the identity, which does not change, the version and the time of change, which go on
     foreach is_living in array array[false, true] loop
         update memories m
@@ -400,12 +400,12 @@ begin
     -- relations as they were before these rows of history, of which there is one for each relation
     delete from relations r
      using history_contents l
-     where l.agent_id = agent and l.seq = any(p_links) and l.before is null and (own is null or l.scope_key = any(own))
+     where l.agent_id = agent and l.revision = any(p_links) and l.before is null and (own is null or l.scope_key = any(own))
        and r.agent_id = agent and r.from_id = (l.after ->> 'from_id')::uuid
        and r.to_id = (l.after ->> 'to_id')::uuid and r.relation_type = l.after ->> 'relation_type';
     insert into relations
     select r.* from history_contents l cross join lateral jsonb_populate_record(null::relations, l.before) as r
-     where l.agent_id = agent and l.seq = any(p_links) and l.before is not null and (own is null or l.scope_key = any(own))
+     where l.agent_id = agent and l.revision = any(p_links) and l.before is not null and (own is null or l.scope_key = any(own))
        and l.before ? 'from_id'
     on conflict do nothing;
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
@@ -418,12 +418,12 @@ begin
        and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and (s.is_shown or not is_rested_on(agent, s.message_id, '{}'));
     if p_request ? 'unshared_by' then -- all of what was taken, and of texts that were written anew what has been undone
-        insert into withdrawn (agent_id, seq, memory_id, op_id, withdrawn_by)
-        select agent, h.seq, h.memory_id, p_op, p_request ->> 'unshared_by'
-          from unnest(p_ids, p_seqs) as t(id, seq)
+        insert into withdrawn (agent_id, revision, memory_id, op_id, withdrawn_by)
+        select agent, h.revision, h.memory_id, p_op, p_request ->> 'unshared_by'
+          from unnest(p_ids, p_revisions) as t(id, revision)
           join memories m on m.agent_id = agent and m.id = t.id
           join history h on h.agent_id = agent and h.memory_id = t.id and tells_of_memory(h)
-         where m.id = any(taken) or m.id = any(worded) and h.seq > t.seq
+         where m.id = any(taken) or m.id = any(worded) and h.revision > t.revision
         on conflict do nothing;
     end if;
     -- with the last step, for an earlier one would change what a later one has planned
@@ -435,14 +435,14 @@ begin
           join memories m on m.agent_id = agent and m.id = h.memory_id;
     end if;
     if p_left = 0 then
-        perform give_back(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
+        perform release_messages(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
     end if;
     perform close_operation(agent);
     return true;
 end $$;
 
--- A scope key's memories after a seq, without what they say.
-create function as_of_blind(p_key text, p_seq bigint)
+-- A scope key's memories after a revision, without what they say.
+create function as_of_blind(p_key text, p_revision bigint)
 returns table (id uuid, kind text, category text, state text, tokens integer, importance integer, protected boolean)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select l.memory_id, m.kind, m.category,
@@ -450,12 +450,12 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
            coalesce((c.after ->> 'tokens')::integer, 0),
            coalesce((c.after ->> 'importance')::integer, m.importance),
            coalesce((c.after ->> 'protected')::boolean, false)
-      from (select distinct on (h.memory_id) h.memory_id, h.seq, h.after_digest from history h
-             where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.seq <= p_seq
+      from (select distinct on (h.memory_id) h.memory_id, h.revision, h.after_digest from history h
+             where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.revision <= p_revision
                and tells_of_memory(h)
-             order by h.memory_id, h.seq desc) as l
+             order by h.memory_id, h.revision desc) as l
       join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = l.memory_id
-      left join history_contents c on c.agent_id = m.agent_id and c.seq = l.seq
+      left join history_contents c on c.agent_id = m.agent_id and c.revision = l.revision
      where l.after_digest is not null and c.after ->> 'state' is distinct from 'purged'
      order by l.memory_id
 $$;

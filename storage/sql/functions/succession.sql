@@ -22,7 +22,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
           join memories m on m.agent_id = p_agent and m.superseded_by = g.id
          cross join lateral (select h.op_id from history h
                               where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'SUPERSEDE'
-                              order by h.seq desc limit 1) as l
+                              order by h.revision desc limit 1) as l
     )
     select id from closed
     union
@@ -38,7 +38,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from closed c
       join history h on h.agent_id = p_agent and h.op_id = c.op_id and h.event = 'DELETE' and h.reason = 'correct'
       join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.state = 'soft_deleted'
-     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.seq > h.seq and tells_of_memory(l))
+     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and tells_of_memory(l))
 $$;
 
 -- The end that a memory had before it was superseded.
@@ -46,9 +46,9 @@ create function earlier_end(m memories) returns timestamptz
 language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
     select case when m.state <> 'superseded' then m.valid_until
                 else (select (c.before ->> 'valid_until')::timestamptz
-                        from history h join history_contents c on c.agent_id = h.agent_id and c.seq = h.seq
+                        from history h join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
                        where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'SUPERSEDE'
-                       order by h.seq desc limit 1) end
+                       order by h.revision desc limit 1) end
 $$;
 
 -- Puts these memories in force, with the messages that they rest on, but what a memory in force says already and what is about
@@ -61,9 +61,9 @@ declare
         select (array_agg(m.id order by m.id))[1]
           from unnest(p_memories) as i(id) join memories m on m.agent_id = p_agent and m.id = i.id
          where m.state not in ('active', 'purged') and m.withdrawn_by is null
-           and not exists (select from living_at(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
+           and not exists (select from find_active_duplicate(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))
            and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id)
-         group by place_of(m));
+         group by uniqueness_key(m));
 begin
     update memories m
        set state = 'active', superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null,
@@ -77,7 +77,7 @@ end $$;
 
 -- What these memories replaced is in force again, and copies that had been raised from it, or from memories that are back
 -- already, and were withdrawn for its sake.
-create function give_back(p_agent text, p_gone uuid[], p_back uuid[]) returns void
+create function release_messages(p_agent text, p_gone uuid[], p_back uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     back uuid[] := p_back;
@@ -91,7 +91,7 @@ begin
     perform put_in_force(p_agent, array(
         select c.id from copies_of(p_agent, back) as c(id)
          where (select h.event = 'DELETE' and h.reason = 'propagation' from history h
-                 where h.agent_id = p_agent and h.memory_id = c.id and tells_of_memory(h) order by h.seq desc limit 1)
+                 where h.agent_id = p_agent and h.memory_id = c.id and tells_of_memory(h) order by h.revision desc limit 1)
            and not exists (select from relations r
                             where r.agent_id = p_agent and r.from_id = c.id and r.relation_type = 'propagated_from'
                               and not still_holds(p_agent, r.to_id))));
@@ -115,10 +115,10 @@ language sql security definer set search_path = mnemic, pg_temp
 $$;
 
 -- A memory in force as it was before a row of history.
-create function former_words(m memories, p_seq bigint) returns setof memories
+create function former_words(m memories, p_revision bigint) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
     select f.* from history_contents c cross join lateral jsonb_populate_record(m, c.before) as f
-     where c.agent_id = m.agent_id and c.seq = p_seq and m.state = 'active' and c.before is not null
+     where c.agent_id = m.agent_id and c.revision = p_revision and m.state = 'active' and c.before is not null
 $$;
 
 -- Stores such memories anew, each with the messages that it rested on, for the rows with their later words are erased.
@@ -129,7 +129,7 @@ declare
     new_id uuid;
 begin
     foreach f in array p_formers loop
-        continue when exists (select from living_at(f.agent_id, f.scope_key, f.kind, f.content_hash, f.subject_user_id));
+        continue when exists (select from find_active_duplicate(f.agent_id, f.scope_key, f.kind, f.content_hash, f.subject_user_id));
         new_id := gen_random_uuid();
         insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned, private,
                               tags, provenance, valid_from, utc_offset, valid_until, created_at, source_session_id, run_id,
@@ -149,7 +149,7 @@ end $$;
 -- The same for copies that the transaction's operation has withdrawn from a scope key of its own.
 create function give_back_of_withdrawn(p_copies uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
-    select give_back(current_setting('mnemic.agent_id'), array(
+    select release_messages(current_setting('mnemic.agent_id'), array(
         select m.id from memories m
          where m.agent_id = current_setting('mnemic.agent_id') and m.id = any(p_copies) and m.state = 'soft_deleted'
            and m.scope_key = any(current_setting('mnemic.scope_keys')::text[])

@@ -59,13 +59,13 @@ create table sessions (
 );
 create index sessions_waiting on sessions (last_activity_at) where is_waiting;
 
--- How far a reader, a role and a user, has been told of changes in a session, as a seq, and which memories its contexts,
+-- How far a reader, a role and a user, has been told of changes in a session, as a revision, and which memories its contexts,
 -- search results and updates have shown: a removal is announced to no other reader.
 create table thread_revisions (
     agent_id    text not null,
     session_id  text not null,
     reader      text not null,
-    seen_seq    bigint not null,
+    seen_revision    bigint not null,
     shown       uuid[] not null default '{}',
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
@@ -89,9 +89,9 @@ create table messages (
     formed_by   uuid,
     created_at  timestamptz not null default clock_timestamp(),
     -- no usable answer could be had for it: still pending, and left out but by a retry
-    set_aside   boolean not null default false,
+    quarantined   boolean not null default false,
     -- the actor of the run that observed it, who need not have said it
-    brought_by  text,
+    submitted_by  text,
     -- when the words of a formed message go; null: they stay, or are gone
     forget_at   timestamptz,
     -- the message whose attachments are in this row
@@ -99,7 +99,7 @@ create table messages (
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
 );
-create index messages_pending on messages (agent_id, session_id, set_aside, place) where formed_by is null;
+create index messages_pending on messages (agent_id, session_id, quarantined, place) where formed_by is null;
 create index messages_forgotten on messages (agent_id, forget_at) where forget_at is not null;
 create index messages_attached on messages (agent_id, attached_to) where attached_to is not null;
 

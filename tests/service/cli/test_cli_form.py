@@ -141,7 +141,7 @@ def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_
     )
     assert mnemic("form", file, *WHO).exit_code == 0
     (operation,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
-    assert (operation["events"], operation["actor"], operation["brought_by"]) == ({"ADD": 1}, "ana", ["ana"])
+    assert (operation["events"], operation["actor"], operation["submitted_by"]) == ({"ADD": 1}, "ana", ["ana"])
     assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())
 
 

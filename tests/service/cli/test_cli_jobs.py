@@ -85,7 +85,7 @@ def test_a_worker_that_is_terminated_finishes_the_job_that_runs(
 def test_set_aside_messages_are_listed_with_the_command_that_forms_them(
     mnemic: Command, talked: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    superuser.execute("update mnemic.messages set set_aside = true")
+    superuser.execute("update mnemic.messages set quarantined = true")
     (failed,) = json.loads(mnemic("jobs", "--json").stdout)["failed"]
     assert (failed["job"], failed["scope_key"], failed["retry_at"]) == ("retry", "session:monday", None)
     assert "Oslo" not in failed["reason"]

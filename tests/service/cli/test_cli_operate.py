@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mnemic import __version__
-from mnemic.policy.auth_tokens import decode_token
+from mnemic.service.server.auth_tokens import decode_token
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.service.cli.conftest import Command, prepare
 from tests.support.mutating import carry_out

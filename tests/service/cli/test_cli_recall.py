@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from mnemic.service.cli import recall as command
-from mnemic.state.records import Explanation, Found, Supersession
+from mnemic.state.records import Explanation, SearchResult, Supersession
 from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command, prepare
 from tests.support.searching import fact, keep
@@ -72,7 +72,7 @@ def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
 def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Command, recall: Any) -> None:
     shown = mnemic("query", "catalogue", *WHO, "--explain").stdout
     assert sum("words 0." in line and " = " in line for line in shown.splitlines()) == 3
-    found = Found(
+    found = SearchResult(
         item_id=TASK.id, kind="fact", scope_key="user:ana", category="tasks", subject="Ana", content=TASK.content,
         dated=MORNING, importance=4, score=0.98, created_at=MORNING, updated_at=MORNING,
         explanation=Explanation(text=0.0608, similarity=0.714, fused=0.93, from_source=True, boosts={"subject": 0.05}),

@@ -27,7 +27,7 @@ SENTENCES = ("My name is Marit.", "I live in Oslo.", "I prefer tea to coffee.")
 REMEMBERED = ["Ana lives in Oslo.", "Ana prefers tea to coffee.", "Ana's name is Marit."]
 PROMPT = "you> "
 #: A sweep comes each minute.
-LONGEST_SECONDS = 150.0
+MAX_SECONDS_LENGTH = 150.0
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def remembered(superuser: psycopg.Connection) -> list[str]:
 
 
 def await_true(is_so: Callable[[], bool], message: str) -> None:
-    deadline = time.monotonic() + LONGEST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS_LENGTH
     while not is_so():
         assert time.monotonic() < deadline, message
         time.sleep(0.05)

@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.policy.governance.audit import check_export
+from mnemic.memory.governance.chain import check_export
 from mnemic.state import files
 from mnemic.state.governance import EXPLANATIONS
 from mnemic.storage.database import Database
@@ -144,7 +144,7 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: a datetime with its zone, such as"),
         (
             ("restore", "user:ana", *PERSON, "--at", SINCE[:-1]),
-            "moment: a seq of the history, or a datetime",
+            "moment: a revision of the history, or a datetime",
         ),
         (("restore", "group:crew", *PERSON, "--at", "0"), "without --user"),
         (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), ALONE),
@@ -180,7 +180,7 @@ def test_a_session_is_undone_and_a_scope_key_restored(
     result = mnemic("undo", *who, "--session", "s1", "--since", SINCE, "--yes", "--json")
     assert json.loads(result.stdout)["op_id"] == str(op_ids(superuser)[-1])
     assert {states(superuser)[text] for text in (BEES, BOAT)} == {"soft_deleted"}
-    (between,) = superuser.execute("select ts from mnemic.history where seq = 2").fetchone() or (None,)
+    (between,) = superuser.execute("select ts from mnemic.history where revision = 2").fetchone() or (None,)
     assert between
     for at, state in ((2, "active"), (3, "soft_deleted"), (between.isoformat(), "active")):
         done = mnemic("restore", "user:ana", "--at", at, *who, "--yes", "--json")
@@ -235,13 +235,13 @@ def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psy
     assert "without --anchors" in whole.stderr
     assert json.loads(mnemic("audit", "verify", "--json").stdout) == []
 
-    tampered(superuser, "update history set actor = 'nobody' where seq = 4")
+    tampered(superuser, "update history set actor = 'nobody' where revision = 4")
     result, as_json = mnemic("audit", "verify"), mnemic("audit", "verify", *BLIND, "--json")
     assert (result.exit_code, as_json.exit_code) == (1, 1)
     assert f"hash: {EXPLANATIONS['hash']}" in " ".join(result.stdout.split())
     (problem,) = json.loads(as_json.stdout)
     assert f"memory {problem['memory_id']}" in result.stdout
-    assert (problem["problem"], problem["seq"]) == ("hash", 4)
+    assert (problem["problem"], problem["revision"]) == ("hash", 4)
     assert problem["explanation"] == EXPLANATIONS["hash"]
 
     tampered(superuser, "update history set actor = 'nobody', prev = sha256('')", "delete from history_contents")
@@ -258,7 +258,7 @@ def test_an_anchor_sees_the_end_cut_off(
     anchored = mnemic("audit", "anchor", *BLIND, file)
     newest = json.loads(file.read_text())["hash"]
     assert (anchored.exit_code, anchored.stdout) == (0, f"harbor: 17 rows, hash {newest}\n")
-    assert json.loads(mnemic("audit", "anchor", *BLIND, file, "--json").stdout)["seq"] == 17
+    assert json.loads(mnemic("audit", "anchor", *BLIND, file, "--json").stdout)["revision"] == 17
     assert mnemic("audit", "verify", "--anchors", file).exit_code == 0
     tampered(superuser, *CUT)
     seen, refused = mnemic("audit", "verify", "--anchors", file), mnemic("audit", "anchor", *BLIND, file)
@@ -349,6 +349,6 @@ def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
     assert log(*BLIND, "--limit", 2) == log(*BLIND, "--since", operations[1]["ts"]) == operations[:2]
     assert {item["session_id"] for item in log(*BLIND, "--session", "s1")} == {"s1"}
     assert {key for item in log(*PERSON) for key in item["scope_keys"]} == {"user:ana"}
-    assert [item["first_seq"] for item in log(*BLIND, "--user", "bo")] == [17]
+    assert [item["first_revision"] for item in log(*BLIND, "--user", "bo")] == [17]
     assert mnemic("audit", "log", *BLIND, "--since", "yesterday").exit_code == 2
     assert mnemic("audit", "log", "--agent", "museum").stderr == "no operations\n"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mnemic.models.prices import cost_of
 from mnemic.models.replay import Request, completion
-from mnemic.policy.prices import cost_of
 from mnemic.state.kinds import Usage
 from mnemic.state.model_settings import ModelPrice
 from tests.service.cli.conftest import Command
@@ -139,4 +139,4 @@ def test_cached_tokens_have_a_price_of_their_own_or_that_of_all(cached: float | 
     )
     assert cost_of(used, {"m": ModelPrice(input=1, cached=cached, output=4)}) == pytest.approx(cost)
     assert cost_of(used, {}) is None
-    assert cost_of(replace(used, untold=1), {"m": ModelPrice(input=1, output=4)}) is None
+    assert cost_of(replace(used, unreported_calls=1), {"m": ModelPrice(input=1, output=4)}) is None

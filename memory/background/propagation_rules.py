@@ -1,0 +1,87 @@
+"""Rules on memories that are raised to a group or to all users: typed sentences decide, and no model."""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+from mnemic.memory.text.proof import Proof, find_quotations
+from mnemic.memory.text.sharing import Draft, is_typed, may_share
+from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.records import Memory, Message
+
+
+class Claim(NamedTuple):
+    """A memory with the messages of users that it rests on, also through merges."""
+
+    memory: Memory
+    messages: Sequence[Message]
+
+
+class Evidence(NamedTuple):
+    """A message with a typed sentence that a text agrees with."""
+
+    message: Message
+    said: str
+    #: Of the memory that rests on the message.
+    scope_key: str
+
+    @property
+    def author(self) -> str:
+        """The user who typed it."""
+        return self.message.user_id or ""
+
+
+def group_evidence(claim: Claim, group: str, session_groups: Mapping[str, str], personal: Set[str]) -> list[Evidence]:
+    """Return the sentences that prove that a user's memory may be raised to a group; none if it may not.
+
+    Args:
+        claim: the memory of the user.
+        group: id of the group.
+        session_groups: the group of each session in which every run had exactly one.
+        personal: categories that are a person's own.
+    """
+    owner = split_scope_key(claim.memory.scope_key)[1]
+    typed = [
+        message
+        for message in claim.messages
+        if session_groups.get(message.session_id) == group and is_typed(message, {owner})
+    ]
+    return _permitted(claim, "group", find_quotations(claim.memory.content, typed), personal)
+
+
+def agent_evidence(text: str, claim: Claim, personal: Set[str]) -> list[Evidence]:
+    """Return the sentences of a claim that a text agrees with; none if the claim may not be raised."""
+    typed = [message for message in claim.messages if is_typed(message, {message.user_id})]
+    return _permitted(claim, "agent", find_quotations(text, typed), personal)
+
+
+def independent_pair(
+    own: Sequence[Evidence], others: Sequence[Evidence], strangers: Set[tuple[str, str]]
+) -> tuple[Evidence, Evidence] | None:
+    """Return evidence of two groups by different authors, or of two strangers; None without such.
+
+    Args:
+        own: evidence for the memory.
+        others: evidence for another memory.
+        strangers: pairs of authors, of the first and of the second, without a common group.
+    """
+    for first in own:
+        for second in others:
+            if first.author == second.author:
+                continue
+            if _of_two_groups(first, second) or (first.author, second.author) in strangers:
+                return first, second
+    return None
+
+
+def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Set[str]) -> list[Evidence]:
+    memory = claim.memory
+    draft = Draft(scope, memory.content, memory.category, memory.private)
+    authors = {proof.author for proof in proofs}
+    if not may_share(draft, [proof.message for proof in proofs], authors, personal):
+        return []
+    return [Evidence(proof.message, proof.said, memory.scope_key) for proof in proofs]
+
+
+def _of_two_groups(first: Evidence, second: Evidence) -> bool:
+    are_groups = first.scope_key.startswith("group:") and second.scope_key.startswith("group:")
+    return are_groups and first.scope_key != second.scope_key

@@ -1,0 +1,1 @@
+"""Writing the one consolidated text of a scope key."""

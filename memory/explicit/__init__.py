@@ -1,0 +1,1 @@
+"""Explicit writes: remember, correct, update."""

@@ -1,0 +1,76 @@
+"""Changes what is known about a memory, such as whether it is pinned, and not what it says."""
+
+from typing import Final
+from uuid import UUID
+
+from mnemic.memory.governance.retention import PROTECTED, require_known
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import clean_text, says_nothing
+from mnemic.state.errors import InvalidInputError, NotUpdatedError
+from mnemic.state.formation import UpdateRequest
+from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.records import CANDIDATE, Memory
+from mnemic.storage import memories
+from mnemic.storage.transaction import ScopedTransaction
+
+_REASON: Final = "annotate"
+_CLOSED: Final = "this memory is no longer in force: update the one that took its place"
+_SHARED: Final = "this memory is shared with others: give the identity teaches_agent to change it for all of them"
+
+
+async def update(resources: Resources, identity: Identity, memory_id: UUID, request: UpdateRequest) -> Memory:
+    """Change pinning, tags, importance or the end of a memory; return it as it is then.
+
+    Unknown and foreign ids, and ids of categories that the role may not read, are answered alike.
+
+    Raises:
+        InvalidInputError: There is no such memory, a value cannot be used, or none is given.
+        NotUpdatedError: It is protected or closed, or shared and the identity does not teach the agent.
+        CategoryRefusedError: The role has no allowlist.
+        ConcurrentChangeError: The memory was changed meanwhile; nothing was written.
+    """
+    if request == UpdateRequest():
+        raise InvalidInputError("nothing to change: give pinned, tags, importance or valid_until")
+    checked = request if request.tags is None else request.model_copy(update={"tags": _checked_tags(request.tags)})
+    allowlist = resources.categories.of_role(identity.role)
+
+    async def act(tx: ScopedTransaction) -> Memory:
+        await tx.begin_operation(_REASON)
+        memory = require_known(await memories.find(tx, memory_id), allowlist)
+        if obstacle := _obstacle(memory, identity):
+            raise NotUpdatedError(obstacle)
+        await memories.update(tx, memory, _with_own_tags(checked, memory))
+        return require_known(await memories.find(tx, memory_id), allowlist)
+
+    return await resources.database.write(identity, act, categories=allowlist.categories)
+
+
+def _obstacle(memory: Memory, identity: Identity) -> str | None:
+    """Return why the memory may not be changed, or None."""
+    if memory.protected:
+        return PROTECTED
+    if memory.state not in memories.KEPT:
+        return _CLOSED
+    is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
+    return _SHARED if is_shared and not identity.teaches_agent else None
+
+
+def _checked_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tags on one line each, cleaned and without duplicates.
+
+    Raises:
+        InvalidInputError: A tag is empty, or one that only formation sets.
+    """
+    cleaned = [" ".join(clean_text(tag).split()) for tag in tags]
+    if any(says_nothing(tag) for tag in cleaned):
+        raise InvalidInputError("tags: one of them is empty; give some text")
+    if CANDIDATE in cleaned:
+        raise InvalidInputError(f"tags: {CANDIDATE!r} marks what may be shared later, and only formation sets it")
+    return tuple(dict.fromkeys(cleaned))
+
+
+def _with_own_tags(request: UpdateRequest, memory: Memory) -> UpdateRequest:
+    """Keep the tag that only formation sets."""
+    if request.tags is None or CANDIDATE not in (memory.tags or ()):
+        return request
+    return request.model_copy(update={"tags": (*request.tags, CANDIDATE)})

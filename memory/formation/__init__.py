@@ -1,0 +1,1 @@
+"""Forming memories from messages: triggers, drafts, decisions."""

@@ -1,0 +1,1 @@
+"""Audit, rollback, retention, erasure."""

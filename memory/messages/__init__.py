@@ -1,0 +1,1 @@
+"""Messages of a session: inbox, threads, turns."""

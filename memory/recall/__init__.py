@@ -1,0 +1,1 @@
+"""Recalling memories: when to search, ranking, updates."""

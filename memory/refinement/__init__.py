@@ -1,0 +1,1 @@
+"""Refining the memories of a scope key."""

@@ -1,0 +1,1 @@
+"""Running a graph or an operation: resources, identity, leases, budgets, tracing."""

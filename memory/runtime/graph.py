@@ -1,0 +1,109 @@
+"""Nodes with their resources, runs of graphs for a caller, and the graphs' appearance to a host."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+from uuid import UUID, uuid4
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import UntrackedValue
+from langgraph.pregel import Pregel
+from langgraph.runtime import Runtime
+
+from mnemic.memory.runtime.events import Tracked
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.leases import release_lease_on_error
+from mnemic.memory.runtime.resources import Provider, Resources
+from mnemic.state.graphs import ConsolidationState, FormationState, Lease
+from mnemic.state.identity import Identity, to_identity
+from mnemic.state.refinement import RefinementState
+
+State = TypeVar("State")
+#: The channels of graphs that work under a lease.
+Leased = TypeVar("Leased", FormationState, ConsolidationState, RefinementState)
+Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
+
+
+class Node(Protocol[State]):
+    """A node of a graph: reads the state and returns an update of its channels."""
+
+    def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
+
+
+#: The body of a node, which also gets the resources of its graph.
+Act = Callable[[State, Resources, Runtime[Identity]], Awaitable[State]]
+#: A compiled graph of ours, without the types of its channels.
+AnyGraph = Pregel[Any, Identity, Any, Any]
+
+#: A host's node that calls these graphs hands its own durability down, and LangGraph 1.2 fails under "sync" to run a
+#: graph that keeps no checkpoints (`_put_checkpoint_fut`); its argument `durability` warns for such a graph.
+#: Neither is a host's limit of steps ours: a refinement takes hundreds, and has limits of its own.
+_IN_A_HOST: RunnableConfig = {"configurable": {"__pregel_durability": "async"}, "recursion_limit": 10_000}
+
+
+async def run_graph(graph: AnyGraph, given: dict[str, Any], identity: Identity, run_id: UUID | None = None) -> Any:
+    """Run a graph and return its output; its own type is only a dict."""
+    config: RunnableConfig = {**_IN_A_HOST, "run_id": run_id or uuid4()}
+    return await graph.ainvoke(given, context=to_identity(identity), config=config)
+
+
+async def run_leased(
+    resources: Resources, graph: AnyGraph, given: dict[str, Any], identity: Identity, lease: Lease
+) -> Any:
+    """Run a graph as `run_graph` does; release its lease if the run fails, even between two nodes."""
+    async with release_lease_on_error(resources, identity, lease):
+        return await run_graph(graph, given, identity, lease.holder)
+
+
+def shown(graph: Pregel[Any, Any, Any, Any]) -> Pregel[Any, Any, Any, Any]:
+    """Return the graph as LangGraph lists it among a node's subgraphs, for drawings only.
+
+    LangGraph reads the state of each listed graph if a thread waits before the node, which fails for a graph compiled
+    without checkpoints. For the same reason it does not find such a graph in the node's code by itself.
+    """
+    return graph.copy(update={"checkpointer": None})
+
+
+def hide_untracked(graph: Graph) -> Graph:
+    """Keep untracked channels, which hold memory and messages, out of the graph's checkpoint and debug events.
+
+    LangGraph Server stores the values of these events in its thread's row. A run's output and updates are not touched.
+    """
+    names = graph.stream_channels_list
+    graph.stream_channels = [name for name in names if not isinstance(graph.channels[name], UntrackedValue)]
+    return graph
+
+
+def tracked(act: Act[State], names: Tracked) -> Act[State]:
+    """Return the same body, which records an event with its duration at each run."""
+
+    async def run(state: State, resources: Resources, runtime: Runtime[Identity]) -> State:
+        identity, events = identity_of(runtime), resources.events
+        try:
+            with events.timed(identity, names.node, names.op, counts_person=names.counts_person) as outcome:
+                update = await act(state, resources, runtime)
+                if names.read:
+                    names.read(update, outcome)
+                return update
+        finally:
+            resources.write_events()
+
+    return run
+
+
+def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
+    """Return a node with this body."""
+
+    async def run(state: State, runtime: Runtime[Identity]) -> State:
+        return await act(state, await provide(), runtime)
+
+    return run
+
+
+def with_lease(provide: Provider, act: Act[Leased]) -> Node[Leased]:
+    """Return a node with this body, which releases the run's lease if it fails or is cancelled."""
+
+    async def held(state: Leased, resources: Resources, runtime: Runtime[Identity]) -> Leased:
+        async with release_lease_on_error(resources, identity_of(runtime), state["lease"]):
+            return await act(state, resources, runtime)
+
+    return with_resources(provide, held)

@@ -1,0 +1,235 @@
+"""What the nodes work with: opened by `Mnemic`, or from the environment for graphs that a server loads by name.
+
+Beside the database and the models: which memories recalls returned.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, tzinfo
+from functools import partial
+from typing import Final
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from mnemic.memory.recall.requests import Phrase, load_requests
+from mnemic.memory.runtime.background import Background, background
+from mnemic.memory.runtime.categories import Categories, load_categories
+from mnemic.memory.runtime.events import EventLog
+from mnemic.models.chat import ChatModels
+from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
+from mnemic.models.overrides import NOTHING_GIVEN, ModelOverrides
+from mnemic.state.errors import MnemicError
+from mnemic.state.identity import Identity
+from mnemic.state.records import SearchResult
+from mnemic.state.settings import Settings
+from mnemic.state.times import local_time, to_zone
+from mnemic.storage import memories, revisions
+from mnemic.storage.database import Database
+from mnemic.storage.opening import open_database
+
+_LOG = logging.getLogger("mnemic")
+#: Memories of all sessions of a day that one process keeps in mind, some 20 MB; beyond, it begins anew.
+MAX_NOTED: Final = 100_000
+#: Sessions whose uses wait; so many are written without waiting for their next observe, which may never come.
+MAX_WAITING: Final = 100
+
+#: What was opened from the environment, until it is closed, or as long as the process lives; and what closes it.
+_Opened = tuple["Resources", AsyncExitStack]
+_opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
+
+
+def today(zone: tzinfo = UTC) -> date:
+    """Return the current day in a time zone."""
+    return datetime.now(zone).date()
+
+
+class AccessTracker:
+    """The memories that were returned, each once per session, or user where there is none, and day.
+
+    It lives in this process: what is lost with it is counts.
+    """
+
+    def __init__(self, *, today: Callable[[], date] = today) -> None:
+        self._today = today
+        self._day = today()
+        #: Agent, session or user, memory: what counted today.
+        self._counted: set[tuple[str, str | None, UUID]] = set()
+        #: What waits to be written, by who may see it.
+        self._waiting: dict[tuple[str, ...], tuple[Identity, set[UUID]]] = {}
+
+    def note(self, identity: Identity, memory_ids: Iterable[UUID]) -> bool:
+        """Notes that a recall returned these memories to this identity; True where it is time to write."""
+        today = self._today()
+        if today != self._day or len(self._counted) >= MAX_NOTED:
+            self._day = today
+            self._counted.clear()
+        if sum(len(waiting) for _, waiting in self._waiting.values()) >= MAX_NOTED:
+            self._waiting.clear()  # the database has been away for long
+        place = identity.session_id or identity.user_id
+        new = {(identity.agent_id, place, memory_id) for memory_id in memory_ids} - self._counted
+        if new:
+            self._counted |= new
+            _, waiting = self._waiting.setdefault(identity.scope_keys, (identity, set()))
+            waiting.update(memory_id for _, _, memory_id in new)
+        return len(self._waiting) >= MAX_WAITING
+
+    def taken(self, identity: Identity) -> set[UUID]:
+        """What was noted for this identity since it was last taken."""
+        _, waiting = self._waiting.pop(identity.scope_keys, (identity, set()))
+        return waiting
+
+    async def write(self, database: Database, *who: Identity) -> None:
+        """Counts what was noted for these identities, or for all, in a transaction of its own for each.
+
+        A failure is logged, costs counts alone, and ends it: the database is away then.
+        """
+        for identity in who or [waiting for waiting, _ in self._waiting.values()]:
+            taken = self.taken(identity)
+            try:
+                if taken:
+                    await database.write(identity, partial(memories.count_uses, memory_ids=taken))
+            except MnemicError as error:
+                _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
+                return
+
+
+class ShownMemories:
+    """Ids of the memories that each reader was shown in a session, until its next acknowledged revision stores them.
+
+    It lives in this process: what is lost with it costs the reader the announcement of a removal.
+    """
+
+    def __init__(self) -> None:
+        #: By agent, session and reader.
+        self._waiting: dict[tuple[str, str | None, str], set[UUID]] = {}
+        self._noted = 0
+
+    def note(self, identity: Identity, memory_ids: Collection[UUID]) -> None:
+        """Note that the identity's session has shown these memories; without a session nothing is announced."""
+        if identity.session_id is None:
+            return
+        self._noted += len(memory_ids)
+        if self._noted > MAX_NOTED:  # so many ids may wait in sessions that never end a turn
+            self._waiting.clear()
+            self._noted = len(memory_ids)
+        self._waiting.setdefault(self._place(identity), set()).update(memory_ids)
+
+    def read(self, identity: Identity) -> frozenset[UUID]:
+        """Return the memories that wait to be stored."""
+        return frozenset(self._waiting.get(self._place(identity), ()))
+
+    def forget(self, identity: Identity) -> None:
+        """Drop what is stored."""
+        self._waiting.pop(self._place(identity), None)
+
+    @staticmethod
+    def _place(identity: Identity) -> tuple[str, str | None, str]:
+        return identity.agent_id, identity.session_id, revisions.reader_of(identity)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Settings and what they name, database and models of one process."""
+
+    settings: Settings
+    categories: Categories
+    #: Phrases that ask for a recall.
+    requests: Sequence[Phrase]
+    database: Database
+    models: ChatModels
+    embedder: Embedder
+    #: Former embedder, for agents whose vectors are being moved to the other one.
+    previous_embedder: Embedder | None = None
+    background: Background = field(default_factory=Background)
+    uses: AccessTracker = field(default_factory=AccessTracker)
+    shown: ShownMemories = field(default_factory=ShownMemories)
+    events: EventLog = field(default_factory=EventLog)
+    #: The embedder of which a recall has said that others made vectors, too.
+    warned: set[str] = field(default_factory=set)
+    #: The day of which the log has a warning that a tenant's tokens are used up.
+    budget_warnings: dict[str, date] = field(default_factory=dict)
+    #: Current day in a time zone, as prompts show it.
+    today: Callable[[tzinfo], date] = today
+
+    def zone_of(self, identity: Identity) -> tzinfo:
+        """Return the time zone of the person an identity names, or that of the settings."""
+        return to_zone(identity.timezone or self.settings.timezone)
+
+    def now(self, identity: Identity) -> datetime:
+        """Return the current time at the offset of the identity's time zone."""
+        zone = self.zone_of(identity)
+        return local_time(datetime.now(zone), zone)
+
+    def with_embedder(self, name: str | None) -> "Resources":
+        """Return these resources with the previous embedder in use if it has this name, else unchanged."""
+        previous = self.previous_embedder
+        # the name of an endpoint's model lacks the length of its vectors before it has made one
+        if previous is None or name is None or not f"{name}:".startswith(f"{previous.name}:"):
+            return self
+        return replace(self, embedder=previous)
+
+    def note_uses(self, identity: Identity, found: Iterable[SearchResult]) -> None:
+        """Notes the memories that a recall returned; where much waits, it is written in the background."""
+        if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
+            ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
+            self.background.begin("uses", lambda: self.uses.write(self.database), ids)
+
+    def write_events(self) -> None:
+        """Begin to store the collected events in the background, if a batch has come together."""
+        if self.events.is_due:
+            self.background.begin("events", lambda: self.events.write(self.database))
+
+
+#: Graphs are compiled before anything is opened; a node asks for the resources when it runs.
+Provider = Callable[[], Awaitable[Resources]]
+
+
+@asynccontextmanager
+async def open_resources(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) -> AsyncIterator[Resources]:
+    """Database, models and embedder of these settings, until the block ends, which counts the uses that wait.
+
+    Args:
+        settings: name what is not given.
+        given: models and embedder that the host has made.
+
+    Raises:
+        MnemicError: one of them cannot be had; the message says what to do.
+    """
+    models = ChatModels(settings, given.models)
+    await asyncio.to_thread(models.require_packages)
+    categories = await asyncio.to_thread(load_categories, settings.categories_file)
+    requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
+    embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
+    previous = await asyncio.to_thread(make_previous_embedder, settings)
+    async with open_database(settings) as database, background() as work:
+        resources = Resources(settings, categories, requests, database, models, embedder, previous, work)
+        try:
+            yield resources
+        finally:
+            await resources.uses.write(database)
+            await resources.events.write(database)
+
+
+async def from_environment() -> Resources:
+    """The resources the environment's settings name, opened on first use, once per event loop."""
+    loop = asyncio.get_running_loop()
+    task = _opened.get(loop)
+    if task is None or (task.done() and (task.cancelled() or task.exception())):
+        task = _opened[loop] = loop.create_task(_open_from_environment())
+    resources, _ = await asyncio.shield(task)
+    return resources
+
+
+async def close_environment() -> None:
+    """Closes what this event loop opened from the environment, once the work in the background is done."""
+    if task := _opened.pop(asyncio.get_running_loop(), None):
+        _, stack = await task
+        await stack.aclose()
+
+
+async def _open_from_environment() -> _Opened:
+    settings, stack = await asyncio.to_thread(Settings), AsyncExitStack()
+    return await stack.enter_async_context(open_resources(settings)), stack

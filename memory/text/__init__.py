@@ -1,0 +1,1 @@
+"""Pure rules of texts: words, details, questions, sharing."""

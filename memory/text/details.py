@@ -1,0 +1,238 @@
+"""Find the details of a text that a merge or rewrite must keep: names, numbers, dates, quotations, negations.
+
+Dates and numbers are brought to one form: `5 March 2026`, `March`, `Monday`; `3.5kg`, `$5`, `9:30`, `7pm`, `b8`.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+from mnemic.memory.text.words import QUOTED, bare, is_common_word, pattern, word_set, words
+from mnemic.state.kinds import MONTHS
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))
+
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+_YEAR = r"(?P<year>\d{4})\b(?!:)"
+_MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
+
+_ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+#: Units by the one form in which they are kept.
+_WRITTEN_UNITS = {
+    "%": ("percent", "per cent"),
+    "am": ("a.m.",),
+    "pm": ("p.m.",),
+    "$": ("dollar", "dollars", "usd"),
+    "€": ("euro", "euros", "eur"),
+    "£": ("gbp",),
+    "": ("o'clock", "o’clock", "st", "nd", "rd", "th"),
+}
+_UNITS = {word: unit for unit, written in _WRITTEN_UNITS.items() for word in written}
+_NUMBER = pattern(
+    r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
+    r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
+    r"(?P<unit>\s?(?:%|€|£|\$|(?:percent|per cent|[ap]\.m\.|[ap]m|dollars?|usd|euros?|eur|gbp|o['’]clock"
+    r"|kg|km|cm|mm|mg|ml|gb|mb|tb)(?!\w))|[a-z]++)?",
+    re.IGNORECASE,
+)
+#: A word that begins with a letter and holds a digit: a room, a version, a code.
+_CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
+#: `one` is a number only where it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
+#: `wants one`, `get one in autumn`.
+_NUMBER_WORD = pattern(
+    r"(?<!\bno )(?<!st )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
+    r"(?=[ -]\w)(?! (?:of|in|at|on|for|from|with|another|day|thing|time|called|named|is|was|who|which|that)\b)"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    re.IGNORECASE,
+)
+
+
+#: The fuller forms come first.
+_FORMS = tuple(
+    pattern(expression, re.IGNORECASE)
+    for expression in (
+        r"(?<![\w-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)",
+        r"(?<![\w./])(?P<day>\d{1,2})/(?P<month>\d{1,2})/(?P<year>\d{4}|\d{2})(?![\w/])",
+        r"(?<![\w./])(?P<day>\d{1,2})([.-])(?P<month>\d{1,2})\2(?P<year>\d{4})(?!\w)",
+        rf"(?<![\w.:/]){_DAY}\.?\s{{1,2}}(?:of\s)?{_MONTH}(?:,?\s{_YEAR})?",
+        rf"\b{_MONTH}\s{{1,2}}(?:the\s)?{_DAY}(?![:.]\d)(?:,?\s{_YEAR})?",
+        rf"\b{_MONTH},?\s(?:of\s)?{_YEAR}",
+        rf"\b(?P<alone>{'|'.join(MONTHS)})\b",
+        r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b",
+    )
+)
+#: Further days of the same month, as in `12 to about 22 April`, `3, 12 and 22 April` or `April 12-22, 2026`.
+_ONE_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DASH, _TO = r"\s?[-–—&]\s?", r"\s(?:to|and|or|until|through)\s(?:\w+\s)?"
+_DAYS_BEFORE = pattern(rf"(?<![\w.:/-]){_ONE_DAY}(?:,\s{_ONE_DAY})*(?:{_DASH}|{_TO})$", re.IGNORECASE)
+_DAYS_AFTER = pattern(
+    rf"(?:{_DASH}{_ONE_DAY}(?![\w:.]\d)\b|{_TO}{_ONE_DAY}(?=,?\s\d{{4}}\b|[.,;)]?\s*$|[,;)]))(?:,?\s{_YEAR})?",
+    re.IGNORECASE,
+)
+#: Maximum distance of such days from the date behind them, in characters.
+_FAR = 40
+
+
+def _date(match: re.Match[str]) -> str | None:
+    """Return a match in the common form; None if it is no date after all.
+
+    Numbers are day before month, as most of the world writes, unless only the other order makes a date. `May` and
+    `March` are also verbs: alone they count only where the capital is not the sentence's.
+    """
+    part, written = match.groupdict(), match.group()
+    if weekday := part.get("weekday"):
+        return f"{weekday}day".capitalize()
+    if part.get("alone"):
+        begins = match.string[: match.start()].rstrip()[-1:] in ("", ".", "!", "?", "\n")
+        is_verb = written.casefold() in ("may", "march") and (begins or not written.istitle())
+        return None if is_verb else written.capitalize()
+    month = _MONTH_NUMBERS.get(part["month"][:3].casefold()) or int(part["month"])
+    year = part["year"]
+    if "day" not in part:
+        return f"{MONTHS[month - 1]} {year}"
+    for first, second in ((int(part["day"]), month), (month, int(part["day"]))):
+        if 1 <= first <= 31 and 1 <= second <= 12:
+            full_year = int(f"20{year}" if len(year) == 2 else year) if year else 0
+            return f"{first} {MONTHS[second - 1]} {full_year or ''}".rstrip()
+    return None
+
+
+def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
+    """Return every date, month and weekday of a text with its place, in order, and the text with them blanked."""
+    placed: list[tuple[int, str]] = []
+    days: list[tuple[re.Match[str], str]] = []
+
+    def blank(match: re.Match[str]) -> str:
+        date = _date(match)
+        if date is None:
+            return match.group()
+        placed.append((match.start(), date))
+        if "day" in match.re.groupindex and match["month"][0].isalpha():
+            days.append((match, date.partition(" ")[2]))
+        return " " * len(match.group())
+
+    for form in _FORMS:
+        text = form().sub(blank, text)
+    for found, month in days:
+        if found.start("day") < found.start("month"):
+            more = _DAYS_BEFORE().search(text, max(0, found.start() - _FAR), found.start())
+        else:
+            more = _DAYS_AFTER().match(text, found.end())
+        if more:
+            placed += _further(more, month)
+            text = f"{text[: more.start()]}{' ' * len(more.group())}{text[more.end() :]}"
+    return sorted(placed), text
+
+
+def _further(more: re.Match[str], month: str) -> Iterator[tuple[int, str]]:
+    year = more.groupdict().get("year")
+    for number in re.finditer(r"(?<!\d)\d{1,2}(?!\d)", more.group()):
+        if 1 <= int(number.group()) <= 31:
+            in_month = f"{month} {year}" if year and not month[-1].isdigit() else month
+            yield more.start() + number.start(), f"{int(number.group())} {in_month}"
+
+
+def find_dates(text: str) -> tuple[tuple[str, ...], str]:
+    """Return every date, month and weekday of a text once, in order, and the text with them blanked."""
+    placed, rest = placed_dates(text)
+    return tuple(dict.fromkeys(date for _, date in placed)), rest
+
+
+def _number(match: re.Match[str]) -> str:
+    value = match["value"].replace(",", "")
+    if ":" in value:
+        value = value.removesuffix(":00").removeprefix("0") or "0"
+    elif value.count(".") == 1:
+        value = value.rstrip("0").rstrip(".")
+    unit = (match["unit"] or "").strip().casefold()
+    unit = _UNITS.get(unit, unit)
+    currency = (match["currency"] or "").strip()
+    if unit in ("€", "£", "$"):
+        currency, unit = unit, ""
+    sign = "-" if match["sign"] else ""
+    return f"{sign}{currency}{value}{unit}"
+
+
+def find_numbers(text: str) -> tuple[str, ...]:
+    """Return the numbers of a text without dates, in order, each once; `one` to `twelve` count as digits."""
+    placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
+    placed += [
+        (match.start(), match.group().casefold())
+        for match in _CODE.finditer(text)
+        if any(char.isdigit() for char in match.group())
+    ]
+    placed += [
+        (match.start(), str(_ONE_TO_TWELVE.index(match.group().casefold()) + 1))
+        for match in _NUMBER_WORD().finditer(text)
+    ]
+    return tuple(dict.fromkeys(number for _, number in sorted(placed)))
+
+
+#: Words that negate a statement. `no` before a number is a number sign.
+_NEGATION = pattern(
+    r"n['’]t\b|\b(?:not|cannot|never|none|nobody|nothing|nowhere|neither|nor|without|unable|no(?!\.?\s?\d)"
+    r"|(?:do|does|did|is|are|was|were|have|has|had|wo|ca|could|would|should)nt"
+    r"|stop(?:s|ped|ping)?|quit(?:s|ting)?|ceased?|gave\sup|given\sup|used\sto|former(?:ly)?"
+    r"|avoid(?:s|ed|ing)?|refus(?:es?|ed|ing)|dislik(?:es?|ed|ing)|hat(?:es?|ed|ing)|lack(?:s|ed|ing)?"
+    r"|cancel(?:s|led|ed|ling)?)\b",
+    re.IGNORECASE,
+)
+SUBJECT_I = word_set("i i'm i've i'd i'll")
+#: First names that are also function words: a name if a verb of the third person follows.
+_NAME_OR_WORD = frozenset({"will", "hope"})
+_THIRD_PERSON = word_set("and has is was can could does did had said told went would")
+
+
+class Details(NamedTuple):
+    """The details of one text, each once, in the order in which they appear."""
+
+    #: Capitalised names word by word, as written, without possessive endings.
+    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    dates: tuple[str, ...]
+    #: Quoted words, without case and closing punctuation.
+    quoted: tuple[str, ...]
+    #: Whether anything is negated.
+    negated: bool
+
+
+def details(text: str) -> Details:
+    """Return the details of a text."""
+    dates, rest = find_dates(text)
+    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
+    return Details(
+        names=tuple(_names(rest)),
+        numbers=find_numbers(rest),
+        dates=dates,
+        quoted=tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded)))),
+        negated=_NEGATION().search(text) is not None,
+    )
+
+
+def _names(text: str) -> list[str]:
+    found = words(text)
+    inside = {bare(word.text) for word in found if not word.initial}
+    names: dict[str, str] = {}
+    for word, following in zip_longest(found, found[1:]):
+        name = bare(word.text)
+        if not may_be_name(name) or any(char.isdigit() for char in name):
+            continue
+        verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
+        acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
+        if not word.initial or name in inside or not is_common_word(name) or acts:
+            names.setdefault(name.casefold(), name)
+    return list(names.values())
+
+
+def may_be_name(word: str) -> bool:
+    """Return whether a word has a capital and is not `I`, a date word, or a shouted common word."""
+    folded = word.casefold()
+    if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
+        return False
+    return not (len(word) > 1 and word.isupper() and is_common_word(word))

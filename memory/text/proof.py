@@ -1,0 +1,172 @@
+"""Typed sentences that prove what is shared with other people, in whatever language they are written."""
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from typing import Final, NamedTuple
+
+from mnemic.memory.text.details import find_dates
+from mnemic.memory.text.questions import only_asks
+from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
+from mnemic.memory.text.words import sentences
+from mnemic.state.records import Message
+
+#: Words and numbers with the signs within them, and each other sign: `No, it is paid` is not `No it is paid`.
+_TOKEN: Final = re.compile(r"[^\W_]+(?:[.,:/'-][^\W_]+)*|[^\w\s]|_")
+_FINAL_MARKS: Final = frozenset(".!…。！")
+#: Ends of a sentence, or of a line, that belong to the next one.
+_OPEN_ENDS: Final = (":", "：", ",", "，", ";", "；", "-", "–", "—", "(", "…", "...")
+#: A line without such an end goes on in the next line.
+_LINE_ENDS: Final = (".", "!", "?", "。", "！", "？", "؟", ")", '"', "”", "»")
+_LIST_MARK: Final = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+")
+_YEAR_OF_DATE: Final = re.compile(r"(?<=[A-Za-z]) \d{4}$")
+#: A message of at most so many characters is one span: a sentence that denies another one stays beside it.
+_SHORT_MESSAGE: Final = 160
+#: A longer span is not read beside a memory.
+_MAX_SPAN: Final = 600
+#: A span with fewer telling words, or pairs of signs where words are not set apart, proves nothing.
+_MIN_TOKENS: Final = 2
+
+
+class Proof(NamedTuple):
+    """A whole sentence that a person typed, and the message that holds it."""
+
+    message: Message
+    said: str
+
+    @property
+    def author(self) -> str | None:
+        """User id of the person."""
+        return self.message.user_id
+
+
+class Wording(NamedTuple):
+    """What readers of a shared memory get."""
+
+    content: str
+    #: Text of the model, if the content is the typed sentence instead.
+    draft: str | None
+
+
+def shared_wording(text: str, said: str) -> Wording:
+    """Return the text of a shared memory if it agrees with its typed sentence, else the sentence itself."""
+    if agrees(text, said):
+        return Wording(text, None)
+    return Wording(said, text)
+
+
+def confidential_spans(text: str, typed: Sequence[Message]) -> set[str]:
+    """Return the typed sentences that a private memory rests on: those with two of its words, or all without such."""
+    wanted = _telling(text)
+    all_spans = [said for message in typed for said in spans(message.typed_text)]
+    close = {said for said in all_spans if len(wanted & _telling(said)) > 1}
+    return close or set(all_spans)
+
+
+def find_proof(text: str, typed: Sequence[Message], batch: Sequence[Message], confidential: Set[str]) -> Proof | None:
+    """Return the typed sentence that a text rests on, or None if there is none that others may read.
+
+    It is the one with most words, numbers and dates of the text, where one counts less the more messages have it.
+    Questions, contact data, parts of prompts and confidential sentences prove nothing.
+
+    Args:
+        text: of the memory.
+        typed: the messages that the memory cites, as far as a permitted person typed them.
+        batch: the conversation.
+        confidential: sentences that private memories rest on.
+    """
+    proofs: list[Proof] = []
+    for message in typed:
+        proofs += [Proof(message, said) for said in spans(message.typed_text)]
+    wanted = {token: _rarity(token, batch) for token in _telling(text)}
+    best, most = None, 0.0
+    for proof in proofs:
+        share = sum(wanted[token] for token in wanted.keys() & _telling(proof.said))
+        if share > most and proof.said not in confidential and _may_be_read(proof.said):
+            best, most = proof, share
+    return best
+
+
+def _rarity(token: str, batch: Sequence[Message]) -> float:
+    return 1 / (1 + sum(token in message.content.casefold() for message in batch))
+
+
+def _may_be_read(said: str) -> bool:
+    if len(said) > _MAX_SPAN or only_asks(said) or has_contact_data(said) or imitates_prompt(said):
+        return False
+    return len(_telling(said)) >= _MIN_TOKENS
+
+
+def _telling(text: str) -> frozenset[str]:
+    """Return the telling words and numbers of a text, and its dates without their years."""
+    return content_tokens(text, 1).union(_YEAR_OF_DATE.sub("", date) for date in find_dates(text)[0])
+
+
+def agrees(text: str, said: str) -> bool:
+    """Return whether a text is its typed sentence: the same words, numbers and signs in the same order.
+
+    Only the case of the first word and the marks at the end may differ. Any other difference may change the meaning, in
+    one language or another.
+    """
+    expected = _tokens(said)
+    return bool(expected) and _tokens(text) == expected
+
+
+def find_quotations(text: str, typed: Sequence[Message]) -> list[Proof]:
+    """Return the sentences of these messages that the text agrees with and that others may read."""
+    found: list[Proof] = []
+    for message in typed:
+        found += [Proof(message, said) for said in spans(message.typed_text) if agrees(text, said)]
+    return [proof for proof in found if _may_be_read(proof.said)]
+
+
+def spans(text: str) -> list[str]:
+    """Return the whole sentences of a typed text, each with what governs it.
+
+    A line without an end goes on in the next one. A colon, a comma or a dash at the end of a sentence, and a quotation
+    that is still open, lead on to the next one. A list is one span with the line above it. A short text is one span,
+    and what denies a sentence stays beside it. A text that quotes another message has none.
+    """
+    lines = text.splitlines()
+    if any(line.lstrip().startswith(">") for line in lines):
+        return []
+    whole = " ".join(text.split())
+    if len(whole) <= _SHORT_MESSAGE:
+        return [whole] if whole else []
+    found: list[str] = []
+    for sentence in _sentences(lines):
+        if found and (found[-1].endswith(_OPEN_ENDS) or _is_open(found[-1])):
+            found[-1] = f"{found[-1]} {sentence}"
+        else:
+            found.append(sentence)
+    return found
+
+
+def _sentences(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the sentences of these lines; a list with the line above it counts as one."""
+    paragraph: list[str] = []
+    is_list = False
+    for line in [*lines, ""]:
+        is_item = _LIST_MARK.match(line) is not None
+        if paragraph and not is_item and (not line.strip() or paragraph[-1].endswith(_LINE_ENDS)):
+            whole = " ".join(paragraph)
+            yield from [whole] if is_list else sentences(whole)
+            paragraph, is_list = [], False
+        if line.strip():
+            paragraph.append(" ".join(line.split()))
+            is_list = is_list or is_item
+
+
+def _is_open(text: str) -> bool:
+    """Return whether a quotation or a bracket is not closed."""
+    for first, last in (("“", "”"), ("„", "“"), ("«", "»"), ("(", ")"), ("[", "]"), ("「", "」")):
+        if text.count(first) > text.count(last):
+            return True
+    return text.count('"') % 2 == 1
+
+
+def _tokens(text: str) -> list[str]:
+    """Return the words, numbers and signs of a text in order, without the case of the first one and the final marks."""
+    tokens = _TOKEN.findall(text.replace("’", "'"))
+    while tokens and tokens[-1] in _FINAL_MARKS:
+        tokens.pop()
+    return [*map(str.casefold, tokens[:1]), *tokens[1:]]

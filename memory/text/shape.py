@@ -1,0 +1,217 @@
+"""Clean, measure, clip and cut texts, and put date and subject in front of a memory.
+
+The database computes the same tokens from the number of characters.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import groupby, islice
+from typing import TypeVar
+
+from mnemic.memory.text.ids import rising_id
+from mnemic.memory.text.words import pattern, sentence_ends
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.identity import display_name, split_scope_key
+from mnemic.state.kinds import Kind, long_date
+from mnemic.state.records import NewMemory
+
+Item = TypeVar("Item")
+
+#: One character of text in UTF-8 has at most 4 bytes; a memory or a message holds at most 8 KiB.
+MAX_TEXT_BYTES = 8192
+#: English text has about four characters a token; the estimate needs to be the same everywhere more than exact.
+CHARS_PER_TOKEN = 4
+#: Longer questions add nothing to a search and cost the embedder's time.
+MAX_QUESTION_CHARS = 2000
+#: Characters of a question that are read: cleaning them takes 0.1 ms.
+_READ_CHARS = 4 * MAX_QUESTION_CHARS
+
+#: Vertical tab, form feed, NEL and the Unicode separators part lines as well: removing them would join words.
+_LINE_END = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
+#: Controls (Cc) but newline and tab; lone surrogates, which UTF-8 cannot carry, and FFFE and FFFF, which XML cannot;
+#: format characters (Cf), among them the bidirectional controls and invisible tags that can hide an order in a harmless
+#: line. ZWNJ and ZWJ (200C, 200D) stay: Persian and Indic spelling and joined emoji need them.
+_UNWANTED = pattern(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff"
+    "\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+_JOINERS = "\u200c\u200d"
+#: As in Unicode's Stream-Safe Text Format (UAX #15): no language stacks more on one letter, and the time to normalise
+#: grows with the square of a stack's height (32,000 marks take half a second).
+_MAX_MARKS = 30
+#: The blocks with marks in them; most texts have none, and need no check of each mark, which takes a microsecond.
+_MAYBE_STACK = re.compile(
+    "[\u0300-\u1dff\u20d0-\u20ff\u2c00-\u2dff\u302a-\u309a\ua600-\uabff\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
+    f"{{{_MAX_MARKS + 1},}}"
+)
+_RECALLED_TAG = re.compile(r"<(/?)MemoryContext(?![\w.-])[^<>]*>?", re.IGNORECASE)
+
+MAX_PIECE_CHARS = 1000
+#: A break that leaves a shorter piece is skipped for a finer one.
+_MIN_PIECE_CHARS = 333
+
+
+def clean_text(text: str) -> str:
+    """Return a text in NFC with newlines as line ends, without unwanted characters and outer white space. Idempotent.
+
+    A row of more than 30 combining marks is cut to 30.
+    """
+    if text.isascii() and text.isprintable():
+        return text.strip()
+    flat = _lower_stacks(visible(text))
+    # again afterwards: some marks become two
+    return _lower_stacks(unicodedata.normalize("NFC", flat)).strip()
+
+
+def whole_characters(text: str) -> str:
+    """Replace each half character, which no request and no row can carry, with a question mark."""
+    return str.encode(text, errors="replace").decode()  # not the method of a subclass
+
+
+def visible(piece: str) -> str:
+    """Return a piece of a longer text without unwanted characters, with its white space."""
+    return _UNWANTED().sub("", _LINE_END.sub("\n", piece))
+
+
+def _lower_stacks(text: str) -> str:
+    def lowered(run: re.Match[str]) -> str:
+        stacks = groupby(run.group(), key=lambda char: unicodedata.combining(char) > 0)
+        return "".join(char for is_mark, chars in stacks for char in islice(chars, _MAX_MARKS if is_mark else None))
+
+    return _MAYBE_STACK.sub(lowered, text)
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a cleaned text has no visible character."""
+    return all(char.isspace() or char in _JOINERS for char in text)
+
+
+def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """Return a text cleaned, or raise.
+
+    Args:
+        text: The input.
+        what: Its name in the error message, which never quotes the text.
+        max_bytes: The most bytes of UTF-8 it may have.
+
+    Raises:
+        InvalidInputError: nothing visible is left, or it is too long.
+    """
+    cleaned = clean_text(text)
+    if says_nothing(cleaned):
+        raise InvalidInputError(f"{what} is empty; give some text")
+    size = len(cleaned.encode())
+    if size > max_bytes:
+        raise InvalidInputError(f"{what} has {size} bytes, at most {max_bytes} are allowed; shorten or split it")
+    return cleaned
+
+
+def clean_question(text: str) -> str:
+    """Return the cleaned beginning of a question; empty if it has no visible character."""
+    cleaned = clip_text(clean_text(text[:_READ_CHARS]), MAX_QUESTION_CHARS)
+    return "" if says_nothing(cleaned) else cleaned
+
+
+def clip_text(text: str, max_chars: int) -> str:
+    """Return a text that fits as it is, or its beginning with an ellipsis, at a word end if one is near."""
+    if len(text) <= max_chars:
+        return text
+    head = text[: max_chars - 1]
+    space = head.rfind(" ")
+    # a word end in the last fifth costs little; farther back, cutting the word loses less
+    if not text[max_chars - 1].isspace() and space >= max_chars * 4 // 5:
+        head = head[:space]
+    return head.rstrip() + "…"
+
+
+def strip_recalled(text: str) -> str:
+    """Return a text without outer white space and recalled memories, so that no memory is formed from itself.
+
+    Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
+    """
+    kept: list[str] = []
+    depth = 0
+    position = 0
+    for tag in _RECALLED_TAG.finditer(text):
+        if depth == 0:
+            kept.append(text[position : tag.start()])
+        if tag.group(1):
+            depth = max(0, depth - 1)
+        elif not tag.group().endswith("/>"):
+            depth += 1
+        position = tag.end()
+    if depth == 0:
+        kept.append(text[position:])
+    # a blank in the gap, so that the text around a block cannot become a tag itself
+    return " ".join(kept).strip()
+
+
+def count_tokens(text: str) -> int:
+    """Return the estimated tokens of a text: its characters divided by four, rounded up."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def fit(items: Sequence[Item], *, tokens: Callable[[Item], int], budget: int) -> list[Item]:
+    """Return the items that fit, in rank order; an item that is too long is skipped, and smaller ones may follow."""
+    chosen: list[Item] = []
+    left = budget
+    for item in items:
+        size = tokens(item)
+        if size <= left:
+            chosen.append(item)
+            left -= size
+    return chosen
+
+
+def search_text(dated: datetime, subject: str, content: str) -> str:
+    """Return `[8 May 2026] Subject: content`, the indexed form: questions name dates and subjects too.
+
+    The subject comes first even if the content begins with it; that measures better.
+    """
+    return f"[{long_date(dated)}] {subject}: {content}" if subject else f"[{long_date(dated)}] {content}"
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a text into pieces of at most 1,000 characters, at paragraphs, else sentences, else words.
+
+    No piece is empty, and together they hold every word; only a word longer than a piece is cut itself.
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(text):
+        if text[start].isspace():
+            start += 1
+            continue
+        window = text[start : start + MAX_PIECE_CHARS + 1]
+        length = len(window) if len(window) <= MAX_PIECE_CHARS else _cut(window)
+        found.append(text[start : start + length].rstrip())
+        start += length
+    return found
+
+
+def _cut(window: str) -> int:
+    """Return the end of a piece in a window with one character more than a piece may have."""
+    paragraph = window.rfind("\n\n")
+    if paragraph >= _MIN_PIECE_CHARS:
+        return paragraph
+    ends = [end for end in sentence_ends(window) if _MIN_PIECE_CHARS <= end <= MAX_PIECE_CHARS]
+    blanks = [place for place, char in enumerate(window) if char.isspace()]
+    return (ends or blanks or [MAX_PIECE_CHARS])[-1]
+
+
+def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
+    """Make a memory that holds since this moment; without a subject it is about the owner of its scope key."""
+    subject = subject or display_name(split_scope_key(key)[1])
+    return NewMemory(
+        id=rising_id(),
+        kind=kind,
+        scope_key=key,
+        category=category,
+        content=content,
+        search_text=search_text(dated, subject, content),
+        subject=subject,
+        valid_from=dated,
+    )

@@ -1,0 +1,116 @@
+"""Find words, sentences and quotations of a text, for all other rules; each pattern is linear in the text."""
+
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import resources
+from typing import NamedTuple
+
+_TEXTS = resources.files("mnemic.memory.text")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a list that is written as one text."""
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = word_set(_TEXTS.joinpath("function_words.txt").read_text("utf-8"))
+#: Words that are no names if they begin a sentence with a capital: `Yesterday`, but not `Marit`. Base forms only. First
+#: names that are also words (Mark, Rose, Grace, Bill) are not in the list: a stored fact usually begins with the name
+#: of its subject.
+COMMON_WORDS = FUNCTION_WORDS | word_set(_TEXTS.joinpath("common_words.txt").read_text("utf-8"))
+#: Endings to remove, each with its replacement. `-er` is not among them: Parker and Baker are people.
+_ENDINGS = tuple(pair.split("=") for pair in word_set("ies=y ied=y ily=y es= s= ly= ing=e ing= ed=e ed= est= ness="))
+
+
+def is_common_word(word: str) -> bool:
+    """Return whether an English word, in any case and inflection, is a common one."""
+    folded = word.casefold().replace("’", "'").partition("'")[0]
+    if folded in COMMON_WORDS:
+        return True
+    for ending, instead in _ENDINGS:
+        stem = folded.removesuffix(ending)
+        if stem == folded or len(stem) < 3:
+            continue
+        doubled = len(stem) > 3 and stem[-1] == stem[-2] and stem[:-1] in COMMON_WORDS
+        if stem + instead in COMMON_WORDS or doubled:
+            return True
+    return False
+
+
+#: A word begins with a letter and may hold apostrophes; hyphens part words, so that `Berlin-based` shows `Berlin`.
+WORD = re.compile(r"(?<!\w)[^\W\d_]\w*(?:['’]\w+)*")
+#: Between two words: the end of a sentence, a line end, or an opening quotation mark.
+_NEW_SENTENCE = re.compile(r"""[.!?…:]["'”’»)\]]*+\s|[。！？\n]|(?:^|\s)["“«]$""")
+_SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|$)|[。！？]++""")
+#: Quotations. No pattern may cross its own opening mark, which keeps unclosed ones linear.
+QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|«([^«»]*)»|`([^`\n]*)`|(?<!\w)'([^'\n]*)'(?!\w)|‘([^‘\n]*?)’(?!\w)")
+#: A full stop after these ends no sentence; neither does one after a single letter or after `no` before a number.
+_ABBREVIATIONS = word_set(
+    "dr mr mrs ms prof st vs approx inc ltd co corp jr sr fig dept est ca cf e.g i.e a.m p.m u.s u.k"
+)
+
+
+def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
+    """Return a function that compiles the pattern at its first call: large ones take 20 ms that an import need not."""
+    return cache(partial(re.compile, expression, flags))
+
+
+class Word(NamedTuple):
+    """One word, its place, and whether a sentence, line or quotation begins with it."""
+
+    text: str
+    start: int
+    initial: bool
+
+
+def words(text: str) -> list[Word]:
+    """Return the words of a text in order."""
+    found: list[Word] = []
+    end = 0
+    for match in WORD.finditer(text):
+        initial = not found or _NEW_SENTENCE.search(text[end : match.start()]) is not None
+        found.append(Word(match.group(), match.start(), initial))
+        end = match.end()
+    return found
+
+
+def bare(word: str) -> str:
+    """Return a word without its possessive ending."""
+    return word[:-2] if word[-2:].casefold() in ("'s", "’s") else word
+
+
+def folded_words(text: str) -> list[str]:
+    """Return every word without case and possessive ending, in order."""
+    return [bare(word).casefold() for word in WORD.findall(text)]
+
+
+def stem(word: str) -> str:
+    """Return the beginning that a folded word has in all its forms."""
+    return word.removesuffix("s")[:5]
+
+
+def _ends_sentence(text: str, end: re.Match[str]) -> bool:
+    if not end.group().startswith("."):
+        return True
+    before = text[max(0, end.start() - 12) : end.start()].split()
+    last = before[-1].lstrip("(\"'“‘").casefold() if before else ""
+    following = text[end.end() : end.end() + 2].strip()
+    if last in ("no", "nr"):
+        return not following.isdigit()
+    return not (last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or following.islower())
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return the end of each sentence; the last one is the end of the text. In doubt, as after `Dr.`, none ends."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text) if _ends_sentence(text, match)]
+    if not ends or text[ends[-1] :].strip():
+        ends.append(len(text))
+    return ends
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text without outer white space."""
+    ends = sentence_ends(text)
+    found = [text[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
+    return [sentence for sentence in found if sentence]

@@ -1,0 +1,189 @@
+"""Check the text of a memory: complete, short, neutral, in the third person, and no loop of a language model."""
+
+import math
+import re
+from collections import Counter
+from typing import Literal, NamedTuple
+
+from mnemic.memory.text.details import DATE_WORDS, SUBJECT_I
+from mnemic.memory.text.shape import clean_text
+from mnemic.memory.text.words import (
+    QUOTED,
+    WORD,
+    Word,
+    is_common_word,
+    sentence_ends,
+    sentences,
+    word_set,
+    words,
+)
+from mnemic.state.kinds import Kind
+
+Problem = Literal["empty", "degenerate", "too_long", "first_person", "pronoun_start", "not_neutral"]
+
+
+class _Limits(NamedTuple):
+    words: float = math.inf
+    chars: float = math.inf
+    sentences: float = math.inf
+
+
+#: Kinds made of sentences about a person. Other kinds are whole texts or steps: only their length is checked.
+_LIMITS: dict[Kind, _Limits] = {
+    "fact": _Limits(words=30, chars=280),
+    "reflection": _Limits(words=35, chars=500),
+    "episode": _Limits(chars=280, sentences=2),
+    "insight": _Limits(chars=280, sentences=2),
+}
+_BARE_PRONOUNS = frozenset({"he", "she", "they", "it", "his", "her", "hers", "their", "theirs", "its"})
+#: An exclamation mark that ends a word or a quotation; `!=` and the like are none.
+_EXCLAMATION = re.compile(r"""(?<=[\w"'”’»)%?])\s?[!！]++(?=[\s"'”’»)]|$)""")
+_LAST_EXCLAMATION = re.compile(r"(?<![!?！])[!！]++$")
+
+
+_TOKEN = re.compile(r"\w+")
+_ONE_CHARACTER = re.compile(r"(\w)\1{29}")
+#: A phrase of so many words is a loop if it is repeated so many times in a row; "very, very, very" is not, nor are rows
+#: of equal numbers.
+_MAX_IN_A_ROW = {1: 6, 2: 4, 3: 4, 4: 3, 5: 3, 6: 3, 7: 3, 8: 3}
+#: English prose of 1,000 words still has more than a third of different ones.
+_MIN_DIFFERENT = 0.2
+_ENOUGH_WORDS = 40
+
+_PRONOUNS = word_set(
+    "me my myself we us our ours ourselves you your yours yourself yourselves let's y'all we're we've we'll we'd "
+    "you're you've you'll you'd"
+)
+#: `mine` is also a pit: only these before it make it a pronoun.
+_BEFORE_MINE = frozenset({"of", "is", "was", "are", "were", "be", "and", "than", "like"})
+_NUMBERED = word_set("war part phase type class level grade stage tier act chapter volume section round title group")
+_PLACES = word_set("in at from to near since on for")
+#: Words that may follow a numeral (`Elizabeth I was queen`), but hardly the pronoun I right after a name.
+_AFTER_NUMERAL = re.compile(
+    r"\s*(?:[.,;:)\]?!–-]|$|(?:of|and|or|is|was|the|in|at|for|to|by|from|with|on|as|ended|began|ruled|reigned|died)\b)",
+    re.IGNORECASE,
+)
+
+
+class Verdict(NamedTuple):
+    """The result of a check: the text to store, or the reason of its refusal."""
+
+    text: str | None
+    problem: Problem | None = None
+    #: The text had to be changed: it did not pass at first.
+    trimmed: bool = False
+
+
+def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdict:
+    """Accept, trim or refuse the text of a new memory.
+
+    Trimmed are outer white space, line breaks within a sentence, a last exclamation mark and whole sentences at the end
+    beyond the limits. An accepted text is accepted again unchanged.
+
+    Args:
+        text: The output of a model or a rule.
+        kind: The kind of memory it becomes; facts, reflections, episodes and insights must meet every rule.
+        max_words: Replaces the word limit of the kind.
+    """
+    limits = _LIMITS.get(kind, _Limits())
+    if max_words is not None:
+        limits = limits._replace(words=max_words)
+    checked = clean_text(text)
+    # whole texts are never cut: the end of a consolidation would be lost for good
+    if kind in _LIMITS:
+        checked = " ".join(checked.split())
+        if not _fits(checked, limits):  # the first sentence always stays
+            heads = [checked[:end] for end in sentence_ends(checked)]
+            checked = next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
+        checked = _LAST_EXCLAMATION.sub(".", checked)
+    problem = _problem(checked, limits, is_sentence=kind in _LIMITS)
+    return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
+
+
+def is_data(text: str) -> bool:
+    """Return whether a text is data for a program: within one pair of brackets, or in a block of code, as a whole."""
+    bare = text.strip().strip("`").strip()
+    is_fenced = text.lstrip().startswith("```")
+    return is_fenced or any(bare.startswith(first) and bare.endswith(last) for first, last in ("{}", "[]", "<>"))
+
+
+def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None:
+    first = WORD.search(text)
+    if first is None:
+        return "empty"
+    if is_degenerate(text):
+        return "degenerate"
+    if not _fits(text, limits):
+        return "too_long"
+    if not is_sentence:
+        return None
+    unquoted = QUOTED.sub(lambda quotation: " " * len(quotation.group()), text)
+    found = words(unquoted)
+    if any(_is_pronoun(unquoted, found, index) for index in range(len(found))):
+        return "first_person"
+    if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
+        return "pronoun_start"
+    return "not_neutral" if _EXCLAMATION.search(unquoted) else None
+
+
+def _fits(text: str, limits: _Limits) -> bool:
+    is_short = len(text) <= limits.chars and len(text.split()) <= limits.words
+    return is_short and len(sentence_ends(text)) <= limits.sentences
+
+
+def is_degenerate(text: str) -> bool:
+    """Return whether a word, a phrase or a sentence is repeated absurdly, or hardly any two words differ."""
+    tokens = _TOKEN.findall(text.casefold())
+    if len(tokens) >= _ENOUGH_WORDS and len(set(tokens)) < _MIN_DIFFERENT * len(tokens):
+        return True
+    if _ONE_CHARACTER.search(text) or any(_repeats(tokens, *row) for row in _MAX_IN_A_ROW.items()):
+        return True
+    spoken = Counter(
+        " ".join(_TOKEN.findall(sentence.casefold())) for line in text.splitlines() for sentence in sentences(line)
+    )
+    # two words such as "Not yet" may well come back
+    return any(times >= 3 and len(sentence.split()) >= 3 for sentence, times in spoken.items())
+
+
+def _repeats(tokens: list[str], size: int, times: int) -> bool:
+    def is_loop(start: int) -> bool:
+        phrase = tokens[start : start + size]
+        return tokens[start : start + size * times] == phrase * times and not any(map(str.isdigit, phrase))
+
+    places = range(len(tokens) - size * times + 1)
+    return any(tokens[place] == tokens[place + size] and is_loop(place) for place in places)
+
+
+def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
+    """Return whether a word is a pronoun of the first or second person.
+
+    The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
+    """
+    word = found[index]
+    folded = word.text.casefold().replace("’", "'")
+    if folded in SUBJECT_I:
+        return len(folded) > 1 or not _is_other_i(text, found, index)
+    if folded == "mine":
+        return word.initial or found[index - 1].text.casefold() in _BEFORE_MINE
+    if folded not in _PRONOUNS or word.text == "US":
+        return False
+    return word.initial or not word.text[0].isupper()
+
+
+def _is_other_i(text: str, found: list[Word], index: int) -> bool:
+    """Return whether an I is a Roman numeral (`World War I`) or part of an abbreviation (`I/O`, `i.e.`)."""
+    word = found[index]
+    end = word.start + 1
+    if text.startswith(("/", "&"), end) or text[end : end + 2].casefold() == ".e":
+        return True
+    if word.initial or word.text != "I":
+        return False
+    before = found[index - 1]
+    name = before.text.casefold()
+    if name in _NUMBERED:
+        return True
+    is_name = before.text[0].isupper() and name not in DATE_WORDS and not (before.initial and is_common_word(name))
+    if not is_name or text[before.start + len(name) : word.start] != " ":
+        return False
+    is_place = index > 1 and found[index - 2].text.casefold() in _PLACES
+    return not is_place and _AFTER_NUMERAL.match(text, end) is not None

@@ -1,1 +1,0 @@
-"""What can be done with memories: one function for each act, used by nodes, tools and faces alike."""

@@ -1,1 +1,0 @@
-"""The parts of forming memories that are no graph nodes."""

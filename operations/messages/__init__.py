@@ -1,1 +1,0 @@
-"""Messages on their way in: checked, normalized, stored in the inbox."""

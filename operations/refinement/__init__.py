@@ -1,1 +1,0 @@
-"""One refinement session: its transactions, edits and end."""

@@ -1,1 +1,0 @@
-"""Pure rules: no database, no model, no clock of their own."""

@@ -1,1 +1,0 @@
-"""Rules of the audit: anchors and exports."""

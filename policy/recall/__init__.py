@@ -1,1 +1,0 @@
-"""Rules of recall: when to search, how results rank, what fits."""

@@ -1,1 +1,0 @@
-"""Rules on texts: words, names, dates, numbers, hygiene, style."""
