@@ -9,9 +9,10 @@ from langgraph.runtime import Runtime
 from mnemic.memory.consolidation.checks import NOTHING_HOLDS, judged, typed_sentences
 from mnemic.memory.runtime.identity import identity_of, require_own_scope
 from mnemic.memory.runtime.leases import holder_of, release_lease_on_error, release_messages
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.memory.text.shape import clean_text, new_memory
+from mnemic.memory.text.shape import clean_text
 from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput

@@ -242,7 +242,7 @@ class Settings(ModelSettings):
     # -- recall
     #: Categories and allowlists, in the form of `memory/runtime/categories.yaml`. None: that file.
     categories_file: Path | None = None
-    #: Phrases that ask for a recall, laid over `memory/recall/requests.yaml` language by language. None: that file.
+    #: Phrases that ask for a recall, laid over `memory/runtime/requests.yaml` language by language. None: that file.
     recall_requests_file: Path | None = None
     #: Facts that are always in context take of it what the other standing texts leave.
     standing_tokens: PositiveInt = 8000

@@ -15,8 +15,9 @@ from langgraph.runtime import Runtime
 from benchmarks.corpus.forming import GROUP, sessions
 from benchmarks.corpus.matching import Expected, expectations
 from mnemic.memory.formation.candidates import shown_to_decide
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
-from mnemic.memory.text.shape import count_tokens, new_memory
+from mnemic.memory.text.shape import count_tokens
 from mnemic.nodes.formation.model_steps import find_similar
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import Identity, split_scope_key

@@ -18,7 +18,7 @@ import yaml
 
 from benchmarks.corpus.candidates import store
 from benchmarks.corpus.recording import add_record_arguments, chosen, record_of
-from mnemic.memory.text.shape import new_memory
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.models.replay import Replay
 from mnemic.service.cli.talks import name_agent
 from mnemic.service.memory import Mnemic

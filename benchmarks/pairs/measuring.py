@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from benchmarks.pairs.dataset import Pair, load_answers
-from mnemic.memory.text.shape import new_memory
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.models.replay import LoopbackServer, Request, Response, completion
 from mnemic.prompts.judge_pairs import PairVerdict
 from mnemic.service.memory import Mnemic

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.corpus.forming import sessions
 from benchmarks.recall_quality.locomo import Conversation
 from mnemic.memory.recall.heuristics import search_reason
-from mnemic.memory.recall.requests import load_requests
+from mnemic.memory.runtime.requests import load_requests
 
 
 def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:

@@ -10,7 +10,8 @@ from benchmarks.refinement.refining import Refined
 from mnemic.memory.text.details import DATE_WORDS, find_numbers
 from mnemic.memory.text.kept import compared_details, missing_details
 from mnemic.memory.text.shape import count_tokens
-from mnemic.memory.text.words import FUNCTION_WORDS, folded_words
+from mnemic.memory.text.word_lists import FUNCTION_WORDS
+from mnemic.memory.text.words import folded_words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.memory.text.shape import clean_text, new_memory
+from mnemic.memory.text.shape import clean_text
 from mnemic.memory.text.writing import check_text
 from mnemic.models.structured import run_step
 from mnemic.prompts.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput

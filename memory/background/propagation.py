@@ -18,9 +18,9 @@ from mnemic.memory.background.propagation_rules import (
     independent_pair,
 )
 from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.memory.text.shape import new_memory
 from mnemic.models.structured import run_step
 from mnemic.prompts.propagate import PROPAGATE, PropagateInput
 from mnemic.state.background import Target

@@ -18,8 +18,9 @@ from mnemic.memory.explicit.remember import (
 )
 from mnemic.memory.governance.retention import FORGETTING, PROTECTED, known_memories, require_known
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
-from mnemic.memory.text.shape import new_memory, require_text
+from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.sharing import Draft
 from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate

@@ -10,12 +10,13 @@ from mnemic.memory.formation.builder import Place, ScopeResolver
 from mnemic.memory.formation.decisions import related
 from mnemic.memory.runtime.agent_settings import agent_settings
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import group_names
 from mnemic.memory.text.bands import band_of_pair
 from mnemic.memory.text.proof import find_quotations
 from mnemic.memory.text.questions import only_asks
-from mnemic.memory.text.shape import new_memory, require_text
+from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.sharing import Draft, is_typed
 from mnemic.memory.text.writing import check_text, is_data
 from mnemic.models.embedders.vectors import Vector

@@ -19,9 +19,10 @@ from mnemic.memory.formation.grounding import (
 from mnemic.memory.formation.selection import crowded_out
 from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.runtime.identity import session_of
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.transcript import own_words, speakers
 from mnemic.memory.text.proof import Proof, confidential_spans, find_proof, shared_wording
-from mnemic.memory.text.shape import clean_text, clip_text, new_memory
+from mnemic.memory.text.shape import clean_text, clip_text
 from mnemic.memory.text.sharing import Draft, is_typed, may_share
 from mnemic.memory.text.words import folded_words
 from mnemic.memory.text.writing import Verdict, check_text

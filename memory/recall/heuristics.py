@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mnemic.memory.recall.requests import Phrase
+from mnemic.memory.runtime.requests import Phrase
 from mnemic.memory.text.details import may_be_name
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
 from mnemic.memory.text.words import bare, folded_words, is_common_word, pattern, word_set, words

@@ -14,8 +14,9 @@ from uuid import UUID
 from mnemic.memory.refinement.rules import lost_words, merged_category
 from mnemic.memory.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.text.kept import missing_details
-from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, new_memory, says_nothing, search_text
+from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, says_nothing, search_text
 from mnemic.memory.text.writing import is_degenerate
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts import refine as answers

@@ -9,7 +9,8 @@ from typing import Final
 from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.text.details import find_dates, find_numbers
 from mnemic.memory.text.shape import fit
-from mnemic.memory.text.words import FUNCTION_WORDS, WORD, bare, folded_words, is_common_word, stem
+from mnemic.memory.text.word_lists import FUNCTION_WORDS
+from mnemic.memory.text.words import WORD, bare, folded_words, is_common_word, stem
 from mnemic.state.refinement import LedgerEntry
 
 

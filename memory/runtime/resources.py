@@ -14,10 +14,10 @@ from typing import Final
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from mnemic.memory.recall.requests import Phrase, load_requests
 from mnemic.memory.runtime.background import Background, background
 from mnemic.memory.runtime.categories import Categories, load_categories
 from mnemic.memory.runtime.events import EventLog
+from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
 from mnemic.models.overrides import NOTHING_GIVEN, ModelOverrides

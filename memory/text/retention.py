@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from mnemic.memory.text.details import details, find_numbers
 from mnemic.memory.text.kept import compared_details
-from mnemic.memory.text.words import FUNCTION_WORDS, words
+from mnemic.memory.text.word_lists import FUNCTION_WORDS
+from mnemic.memory.text.words import words
 
 #: A newer detail replaces an outdated one. If everything fits, a text that keeps less than this share is sent back. Of
 #: six careful texts that kept less than 0.9, four kept 0.8 and lacked only details that were past or out of scope.

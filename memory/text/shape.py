@@ -10,12 +10,9 @@ from datetime import datetime
 from itertools import groupby, islice
 from typing import TypeVar
 
-from mnemic.memory.text.ids import rising_id
 from mnemic.memory.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import display_name, split_scope_key
-from mnemic.state.kinds import Kind, long_date
-from mnemic.state.records import NewMemory
+from mnemic.state.kinds import long_date
 
 Item = TypeVar("Item")
 
@@ -200,18 +197,3 @@ def _cut(window: str) -> int:
     ends = [end for end in sentence_ends(window) if _MIN_PIECE_CHARS <= end <= MAX_PIECE_CHARS]
     blanks = [place for place, char in enumerate(window) if char.isspace()]
     return (ends or blanks or [MAX_PIECE_CHARS])[-1]
-
-
-def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
-    """Make a memory that holds since this moment; without a subject it is about the owner of its scope key."""
-    subject = subject or display_name(split_scope_key(key)[1])
-    return NewMemory(
-        id=rising_id(),
-        kind=kind,
-        scope_key=key,
-        category=category,
-        content=content,
-        search_text=search_text(dated, subject, content),
-        subject=subject,
-        valid_from=dated,
-    )

@@ -8,7 +8,8 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from mnemic.memory.text.details import DATE_WORDS, details, find_dates, find_numbers
-from mnemic.memory.text.words import FUNCTION_WORDS, folded_words, pattern, stem
+from mnemic.memory.text.word_lists import FUNCTION_WORDS
+from mnemic.memory.text.words import folded_words, pattern, stem
 from mnemic.state.identity import Scope
 from mnemic.state.records import Message
 

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import resources
 from typing import NamedTuple
 
-_TEXTS = resources.files("mnemic.memory.text")
+from mnemic.memory.text.word_lists import COMMON_WORDS
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -14,11 +13,6 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FUNCTION_WORDS = word_set(_TEXTS.joinpath("function_words.txt").read_text("utf-8"))
-#: Words that are no names if they begin a sentence with a capital: `Yesterday`, but not `Marit`. Base forms only. First
-#: names that are also words (Mark, Rose, Grace, Bill) are not in the list: a stored fact usually begins with the name
-#: of its subject.
-COMMON_WORDS = FUNCTION_WORDS | word_set(_TEXTS.joinpath("common_words.txt").read_text("utf-8"))
 #: Endings to remove, each with its replacement. `-er` is not among them: Parker and Baker are people.
 _ENDINGS = tuple(pair.split("=") for pair in word_set("ies=y ied=y ily=y es= s= ly= ing=e ing= ed=e ed= est= ness="))
 

@@ -16,8 +16,8 @@ from mnemic.memory.background.maintenance.pair_rules import merged_text
 from mnemic.memory.background.maintenance.pairs import merge_pairs
 from mnemic.memory.background.maintenance.step import Maintenance
 from mnemic.memory.background.work import Work
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
-from mnemic.memory.text.shape import new_memory
 from mnemic.prompts.judge_pairs import JudgePairsOutput, PairVerdict
 from mnemic.state.background import Target
 from mnemic.state.records import NewMemory, Relation

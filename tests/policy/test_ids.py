@@ -6,7 +6,7 @@ from uuid import RFC_4122
 
 import pytest
 
-from mnemic.memory.text.ids import rising_id
+from mnemic.memory.runtime.new_memories import rising_id
 
 
 def test_ids_rise_also_when_the_clock_stands_still_or_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from mnemic.memory.background.work import MAX_TARGETS
 from mnemic.memory.refinement.rules import merged_category
 from mnemic.memory.runtime.budget import require_tokens
 from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.memory.text.shape import new_memory
 from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair

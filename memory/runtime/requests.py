@@ -43,11 +43,11 @@ def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:
     """Load the packaged phrases of all languages; a file replaces those of its languages.
 
     Raises:
-        ConfigurationError: the file cannot be read, or does not have the form of `memory/recall/requests.yaml`.
+        ConfigurationError: the file cannot be read, or does not have the form of `memory/runtime/requests.yaml`.
     """
     from mnemic.memory.runtime.plain_yaml import read_settings  # 10 ms, which importing the graphs need not take
 
-    packaged = resources.files("mnemic.memory.recall").joinpath("requests.yaml")
+    packaged = resources.files("mnemic.memory.runtime").joinpath("requests.yaml")
     phrases = read_settings(packaged, _File, _NAME).root
     if path is not None:
         phrases = {**phrases, **read_settings(path, _File, _NAME).root}
