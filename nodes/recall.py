@@ -8,7 +8,7 @@ from functools import partial
 from langgraph.runtime import Runtime
 from pydantic import ConfigDict, TypeAdapter
 
-from mnemic.memory.recall.delta import SIGNS, header
+from mnemic.memory.recall.delta import header
 from mnemic.memory.recall.heuristics import search_reason
 from mnemic.memory.recall.query import fit_results, read_standing, search_setup, warn_of_other_vectors
 from mnemic.memory.recall.query import search as search_memories
@@ -24,7 +24,7 @@ from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallState
 from mnemic.state.identity import Identity, display_name, split_scope_key
-from mnemic.state.query import MAX_TOP_K, MemoryQuery
+from mnemic.state.query import MAX_TOP_K, SIGNS, MemoryQuery
 from mnemic.state.records import SearchResult
 from mnemic.state.settings import Settings
 from mnemic.storage import revisions

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from types import MappingProxyType
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
@@ -130,6 +130,25 @@ Links = Mapping[UUID, Sequence[tuple[UUID, float]]]
 #: History's events that are announced; the others change nothing that an agent reads.
 Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]
 Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−deleted", "⟲restored"]
+#: Sign under which each event of the history is announced.
+SIGNS: Final[Mapping[Event, Sign]] = {
+    "ADD": "+created",
+    "UPDATE": "↑updated",
+    "SUPERSEDE": "↑updated",
+    "ABSORB": "↔merged",
+    "MERGE": "↔merged",
+    "DELETE": "~soft-deleted",
+    "TTL": "~soft-deleted",
+    "PURGE": "−deleted",
+    "ERASE": "−deleted",
+    "RESTORE": "⟲restored",
+}
+#: Reasons of changes that an agent makes by its tools; they are not announced in the session that made them.
+EXPLICIT_REASONS: Final = ("remember", "correct", "forget", "remember_procedure")
+#: Characters of an announced text: three of them stay below 150 tokens.
+MAX_TEXT_LENGTH: Final = 150
+#: Characters of a typed sentence that an announcement shows; a memory with a longer one is announced without its text.
+MAX_SENTENCE_LENGTH: Final = 2 * MAX_TEXT_LENGTH
 
 
 class Change(NamedTuple):

@@ -1,7 +1,9 @@
 """Time zones of people by their names, and the offset from UTC that a stored time keeps."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -9,6 +11,8 @@ from pydantic import AfterValidator, StrictStr
 
 #: Offset of the farthest time zones, such as Kiritimati's, in minutes; the tables check the same.
 MAX_OFFSET_MINUTES: Final = 14 * 60
+#: Longest time that a message may lie ahead of its observation, since clocks differ and time zones are mixed up.
+MAX_AHEAD: Final = timedelta(days=1)
 
 
 @cache
@@ -66,3 +70,29 @@ def local_time(moment: datetime, zone: tzinfo) -> datetime:
     if moment.utcoffset() is None:
         moment = moment.replace(tzinfo=zone)
     return at_offset(moment, offset_minutes(moment))
+
+
+def plausible_times(times: Iterable[tuple[datetime, datetime]]) -> list[datetime]:
+    """Return the times by which the messages of a conversation are ordered.
+
+    A time is implausible if it lies more than a day after the observation of its message. The time of the message
+    before it replaces it, or its observation if there is none before. No replaced time is later than one that follows.
+
+    Args:
+        times: for each message, in the order of the conversation, the host's time and the time of its observation.
+    """
+    plausible: list[datetime] = []
+    replaced: list[int] = []
+    previous: datetime | None = None
+    for place, (time, observed) in enumerate(times):
+        if time - observed <= MAX_AHEAD:
+            previous = time
+            plausible.append(time)
+        else:
+            replaced.append(place)
+            plausible.append(min(previous or observed, observed))
+    earliest_following = list(accumulate(reversed(plausible), min))
+    earliest_following.reverse()
+    for place in replaced:
+        plausible[place] = earliest_following[place]
+    return plausible

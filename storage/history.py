@@ -11,7 +11,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from mnemic.memory.governance.chain import ChainRow, first_hash
+from mnemic.state.chain import ChainRow, first_hash
 from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory

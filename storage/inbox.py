@@ -9,12 +9,11 @@ from uuid import UUID, uuid5
 
 from psycopg.types.json import Jsonb
 
-from mnemic.memory.formation.triggers import believed
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, Observed, attachment_id
-from mnemic.state.times import offset_minutes
+from mnemic.state.times import offset_minutes, plausible_times
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements, serialization_failure
 
 _SQL = load_statements("inbox")
@@ -104,7 +103,7 @@ async def read_inbox(
     rows = await scoped.rows(dict, _SQL["pending"], values)
     figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
     rows = [row for row in rows if row["id"]]
-    times = believed((row["said_at"], row.pop("observed_at")) for row in rows)
+    times = plausible_times((row["said_at"], row.pop("observed_at")) for row in rows)
     messages = []
     for row, time in zip(rows, times, strict=True):
         row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # a time that replaces it is shown at its offset too

@@ -5,10 +5,9 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.recall.delta import EXPLICIT, MAX_SENTENCE_LENGTH, SIGNS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.query import Change, Changes, Known
+from mnemic.state.query import EXPLICIT_REASONS, MAX_SENTENCE_LENGTH, SIGNS, Change, Changes, Known
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("revisions")
@@ -32,7 +31,7 @@ async def changes(
         "session_id": session_id,
         "since": since,
         "standing": standing,
-        "explicit": list(EXPLICIT) if since is None else [],
+        "explicit": list(EXPLICIT_REASONS) if since is None else [],
         "reader": reader_of(scoped.identity),
         "events": list(SIGNS),
         "longest": MAX_SENTENCE_LENGTH,  # of a text, twice what is shown: white space is folded later

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from mnemic.memory.recall.scoring import SearchSetup
 from mnemic.memory.text.questions import quoted_phrases, straight_quotes
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.query import Candidate, Links, MemoryQuery
+from mnemic.state.search import SearchSetup
 from mnemic.state.times import at_offset
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 

@@ -10,13 +10,13 @@ from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
 from mnemic.memory.recall.query import query, search, search_setup
-from mnemic.memory.recall.scoring import Weights
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.memory_context import found_line
 from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import SearchResult
+from mnemic.state.search import Weights
 
 #: Without what is added: text and meaning alone.
 PLAIN = Weights(insight=1, repeated=1, named=0, importance=0, neighbour=0, session=0, related=0)

@@ -1,8 +1,8 @@
 """When pending messages are formed into memories, in what order of time, and how much one run may form."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from itertools import accumulate, pairwise
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
 from math import ceil
 from typing import Final
 
@@ -21,8 +21,6 @@ ROLE_WEIGHTS: Final[Mapping[Role, float]] = {
     "other": 0.5,
     "attachment": 0.2,
 }
-#: Clocks differ and time zones are mixed up; what lies further ahead was never said then.
-MAX_AHEAD: Final = timedelta(days=1)
 #: Facts that a few messages may bring, one for each sentence or line; and characters for each fact in longer texts.
 #: The example conversations have 70 to 110 characters for each message of a user, and are bounded by their messages.
 _FACTS_BY_LINE, _CHARS_OF_A_FACT = 24, 100
@@ -102,24 +100,3 @@ def facts_of_turn(messages: Sequence[Message], settings: Settings) -> int:
     """How many facts a turn may bring: one, or several where its user said much."""
     length = sum(len(message.typed_text) for message in messages)
     return settings.multi_fact_candidates if length > settings.multi_fact_chars else 1
-
-
-def believed(given: Iterable[tuple[datetime, datetime]]) -> list[datetime]:
-    """The times by which the messages of a conversation, in its order, are earlier or later than others.
-
-    One that lies more than a day after its message was observed gives way to that of the message before it, or, where
-    there is none, to when it was observed; and it is not later than any that comes after it.
-
-    Args:
-        given: when each message was said, as its host gave it, and when it was observed.
-    """
-    times: list[datetime] = []
-    doubted: list[bool] = []
-    before: datetime | None = None
-    for time, observed in given:
-        doubted.append(time - observed > MAX_AHEAD)
-        if not doubted[-1]:
-            before = time
-        times.append(min(before or observed, observed) if doubted[-1] else time)
-    least_to_come = list(accumulate(reversed(times), min))[::-1]
-    return [least if doubt else time for time, doubt, least in zip(times, doubted, least_to_come, strict=True)]

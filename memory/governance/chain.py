@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from mnemic.state.chain import AuditLine, ChainRow, Hex, first_hash
 from mnemic.state.governance import AuditProblem, Head
 from mnemic.state.identity import HostId, scope_key
 
@@ -42,18 +43,13 @@ LINES: Final = {
 #: Events of an erasure: the contents are gone, their digest stays.
 _ERASURES: Final = frozenset({"PURGE", "ERASE"})
 
-_Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True)
+_Kind = TypeVar("_Kind", bound=AuditLine)
 
 
-_Kind = TypeVar("_Kind", bound=_Line)
-
-
-class Anchor(_Line):
+class Anchor(AuditLine):
     """The hash of an agent's history at a revision, signed."""
 
     agent: HostId
@@ -117,31 +113,15 @@ def _mac(key: str, agent: str, revision: int, row_hash: str, ts: str) -> str:
     return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
 
 
-class _Header(_Line):
+class _Header(AuditLine):
     format: Literal["mnemic audit export 1"]
     agent: str
     user: str | None
     scope_keys: list[str]
     revision: int
-    hash: _Hex
+    hash: Hex
     columns: list[str]
     lines: dict[str, str]
-
-
-class ChainRow(_Line):
-    """One row of the chain; a person's own row has the hashed text, and the contents if they still exist."""
-
-    revision: int
-    prev: _Hex
-    hash: _Hex
-    #: The hashed text as an object, for readers of the file.
-    row: dict[str, Any] | None = None
-    #: None for a row of another person.
-    text: str | None = None
-    salt: _Hex | None = None
-    #: In the database's own form, which the digests cover.
-    before: str | None = None
-    after: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +158,6 @@ def row_line(row: ChainRow) -> str:
     """Return a further line."""
     shown = {"row": None if row.text is None else _row(row.text)}
     return row.model_copy(update=shown).model_dump_json(exclude_none=True, ensure_ascii=True)
-
-
-def first_hash(agent: str) -> bytes:
-    """Return the predecessor hash of the first row of an agent's history."""
-    return sha256(agent.encode()).digest()
 
 
 def check_export(lines: Iterable[str | bytes]) -> CheckedExport:

@@ -8,28 +8,20 @@ from uuid import UUID
 from mnemic.memory.text.shape import clip_text
 from mnemic.state.attribution import attribution_for
 from mnemic.state.identity import scope_key
-from mnemic.state.query import Bullet, Change, Changes, Delta, Event, Known, Sign
+from mnemic.state.query import (
+    MAX_SENTENCE_LENGTH,
+    MAX_TEXT_LENGTH,
+    SIGNS,
+    Bullet,
+    Change,
+    Changes,
+    Delta,
+    Event,
+    Known,
+    Sign,
+)
 
-#: What each event of the history is announced as.
-SIGNS: Final[Mapping[Event, Sign]] = {
-    "ADD": "+created",
-    "UPDATE": "↑updated",
-    "SUPERSEDE": "↑updated",
-    "ABSORB": "↔merged",
-    "MERGE": "↔merged",
-    "DELETE": "~soft-deleted",
-    "TTL": "~soft-deleted",
-    "PURGE": "−deleted",
-    "ERASE": "−deleted",
-    "RESTORE": "⟲restored",
-}
-#: Reasons of what an agent does by its tools: it knows of that, where it was done in its own session.
-EXPLICIT: Final = ("remember", "correct", "forget", "remember_procedure")
 MAX_BULLETS: Final = 3
-#: Characters of a bullet's text: three of them stay below 150 tokens.
-MAX_TEXT_LENGTH: Final = 150
-#: Characters of a typed sentence that a bullet shows; the text of a longer one is left out with it.
-MAX_SENTENCE_LENGTH: Final = 2 * MAX_TEXT_LENGTH
 _REMOVING: Final = ("DELETE", "TTL", "PURGE", "ERASE")
 _TAKEN_IN: Final = ("ABSORB", "MERGE")
 

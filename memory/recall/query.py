@@ -10,7 +10,7 @@ from uuid import UUID
 from mnemic.memory.governance.retention import is_known
 from mnemic.memory.recall.delta import bullets
 from mnemic.memory.recall.passages import excerpt, shortened
-from mnemic.memory.recall.scoring import SearchSetup, branch_weights, ranked, ranking_context, reciprocal
+from mnemic.memory.recall.scoring import branch_weights, ranked, ranking_context, reciprocal
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.embedding import is_switched, with_agents_embedder
 from mnemic.memory.runtime.resources import Resources
@@ -23,6 +23,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.query import MemoryQuery, Updates
 from mnemic.state.records import ContextPart, HistoryEvent, Memory, Message, ScopeContext, SearchResult
+from mnemic.state.search import SearchSetup
 from mnemic.state.settings import Settings
 from mnemic.storage import history, inbox, memories, revisions
 from mnemic.storage.search import other_models, search_candidates

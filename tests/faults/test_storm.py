@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
-from mnemic.memory.recall.delta import MAX_BULLETS, SIGNS
+from mnemic.memory.recall.delta import MAX_BULLETS
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from mnemic.state.query import SIGNS
 from mnemic.storage import database, memories, opening, revisions
 from tests.faults.crowd import AGENTS, PEOPLE, POOL, TOKEN, Crowd, crowd_on, plan, settle_in, storm
 from tests.support.audited import assert_chain_is_whole

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from mnemic.memory.governance.chain import (
     COLUMNS,
     MAX_LINE,
-    ChainRow,
     check_export,
     contradictions,
-    first_hash,
     header_line,
     read_anchors,
     row_line,
     signed,
 )
+from mnemic.state.chain import ChainRow, first_hash
 from mnemic.state.governance import EXPLANATIONS, Head
 
 # -- anchors

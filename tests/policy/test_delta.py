@@ -7,9 +7,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.recall.delta import MAX_BULLETS, MAX_TEXT_LENGTH, header
+from mnemic.memory.recall.delta import MAX_BULLETS, header
 from mnemic.state.kinds import State
-from mnemic.state.query import Bullet, Change, Changes, Event, Known
+from mnemic.state.query import MAX_TEXT_LENGTH, Bullet, Change, Changes, Event, Known
 
 #: What becomes of a memory.
 STATES: dict[Event, State] = {

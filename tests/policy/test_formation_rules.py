@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.memory.formation.triggers import (
-    MAX_AHEAD,
-    believed,
     facts_of_batch,
     facts_of_turn,
     first_turn,
@@ -23,6 +21,7 @@ from mnemic.state.formation import Inbox
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message
 from mnemic.state.settings import Settings
+from mnemic.state.times import MAX_AHEAD, plausible_times
 from tests.support.worlds import message
 
 # -- what is formed, and when
@@ -161,7 +160,7 @@ def require_rule(sayings: Sequence[Said], times: Sequence[datetime]) -> None:
 
 @given(CONVERSATIONS)
 def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays(sayings: list[Said]) -> None:
-    require_rule(sayings, believed(sayings))
+    require_rule(sayings, plausible_times(sayings))
 
 
 @given(CONVERSATIONS, st.integers(1, 72))
@@ -169,7 +168,7 @@ def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int)
     """Where the times before it were in order: the last of them, if nothing older follows."""
     earlier = sorted(time for time, observed in sayings if time <= observed + MAX_AHEAD)
     observed = max([NOON, *earlier]) + timedelta(hours=hours)
-    times = believed([*((time, observed) for time in earlier), (FAR, observed)])
+    times = plausible_times([*((time, observed) for time in earlier), (FAR, observed)])
     assert times[-1] == max(earlier, default=observed)
 
 
@@ -184,7 +183,7 @@ def test_it_comes_after_what_was_said_before_it(sayings: list[Said], hours: int)
 )
 def test_simpler_rules_are_caught(variant: Callable[[Sequence[Said]], list[datetime]]) -> None:
     sayings = [(NOON - timedelta(days=90), NOON), (FAR, NOON), (NOON - timedelta(days=89), NOON)]
-    require_rule(sayings, believed(sayings))
+    require_rule(sayings, plausible_times(sayings))
     with pytest.raises(AssertionError):
         require_rule(sayings, variant(sayings))
 

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.memory.recall.scoring import WEIGHTS, RankingContext, Weights, ranked, ranking_context, reciprocal
+from mnemic.memory.recall.scoring import RankingContext, ranked, ranking_context, reciprocal
 from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.memory.text.words import WORD
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.records import ScopeContext, SearchResult
+from mnemic.state.search import WEIGHTS, Weights
 from tests.support.worlds import remembered
 
 # -- scores

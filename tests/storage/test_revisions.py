@@ -6,10 +6,9 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from mnemic.memory.recall.delta import MAX_TEXT_LENGTH
 from mnemic.state.errors import InvalidInputError, RefusedError
 from mnemic.state.identity import Identity
-from mnemic.state.query import Changes
+from mnemic.state.query import MAX_TEXT_LENGTH, Changes
 from mnemic.state.records import NewMemory, Supersession
 from mnemic.storage import inbox, memories, revisions
 from mnemic.storage.database import Database

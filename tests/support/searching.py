@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from mnemic.memory.recall.query import search
-from mnemic.memory.recall.scoring import SearchSetup
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import IndexedText, Message, NewMemory, SearchResult
+from mnemic.state.search import SearchSetup
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox
 from mnemic.storage.database import Database
