@@ -86,7 +86,7 @@ async def preview(database: Database, who: Identity, keys: Sequence[str], ids: S
         while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
             pass
         values = {"id": begun.id, "keys": keys}
-        found = await scoped.rows(Concerned, "select * from tell_erasure(%(id)s, %(keys)s)", values)
+        found = await scoped.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
         await scoped.connection.rollback()
     return Erasure(
         goes_on_from=begun.goes_on_from,
