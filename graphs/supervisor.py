@@ -15,7 +15,7 @@ from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, with_re
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
-from mnemic.prompts.supervise import SUBAGENTS
+from mnemic.prompts.messages.supervise import SUBAGENTS
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import SupervisorInput, SupervisorState
 from mnemic.tools.memory import make_tools

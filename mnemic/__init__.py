@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mnemic.prompts.request import with_memory
+    from mnemic.prompts.recall.request import with_memory
     from mnemic.service.governance.administration import Administration
     from mnemic.service.hosts.middleware import MemoryMiddleware
     from mnemic.service.memory import Mnemic
@@ -64,7 +64,7 @@ _HOMES = {
     "Rollback": "mnemic.state.governance",
     "Settings": "mnemic.state.settings",
     "ThreadStatus": "mnemic.state.supervisor",
-    "with_memory": "mnemic.prompts.request",
+    "with_memory": "mnemic.prompts.recall.request",
 }
 
 _here = Path(__file__).parent

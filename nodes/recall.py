@@ -19,7 +19,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_question, count_tokens
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.prompts.memory_context import found_line, render_standing, render_turn
+from mnemic.prompts.recall.memory_context import found_line, render_standing, render_turn
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
 from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallState

@@ -103,8 +103,13 @@ def parse_prompt(name: str, source: str, *, system_slots: bool = False) -> Promp
 
 
 def load_prompt(name: str, *, system_slots: bool = False) -> Prompt:
-    """The prompt in `NAME.md` beside this module; arguments and errors as for `parse_prompt`."""
-    return parse_prompt(name, _source(name), system_slots=system_slots)
+    """Return the prompt in `NAME.md` below this folder; arguments and errors as for `parse_prompt`.
+
+    Args:
+        name: path of the file, such as `refinement/refine`; its last part is the name of the step.
+        system_slots: whether the system section may have slots too.
+    """
+    return parse_prompt(name.rpartition("/")[2], _source(name), system_slots=system_slots)
 
 
 def load_texts(name: str) -> dict[str, tuple[str, dict[str, str]]]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from mnemic.prompts.attribution import signature_of_others
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import load_texts
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.formation import Corrected, ExplicitScope, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key

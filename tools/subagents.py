@@ -13,7 +13,7 @@ from mnemic.memory.runtime.resources import Provider
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
 from mnemic.models.tool_calls import run_answer
-from mnemic.prompts.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
+from mnemic.prompts.messages.supervise import TASK, UNFINISHED, subagent_description, subagent_prompt
 from mnemic.prompts.tools import Arguments
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
 

@@ -12,7 +12,7 @@ from benchmarks.recall_quality.storing import Stored
 from mnemic.memory.recall.query import query, search, search_setup
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
-from mnemic.prompts.memory_context import found_line
+from mnemic.prompts.recall.memory_context import found_line
 from mnemic.state.kinds import SearchType
 from mnemic.state.query import MAX_TOP_K, MemoryQuery
 from mnemic.state.records import SearchResult

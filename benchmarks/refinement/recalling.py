@@ -11,7 +11,7 @@ from benchmarks.refinement.refining import Refined
 from mnemic.memory.recall.query import query
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens, search_text
-from mnemic.prompts.memory_context import found_line
+from mnemic.prompts.recall.memory_context import found_line
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.query import MAX_TOP_K, MemoryQuery

@@ -34,7 +34,7 @@ from mnemic.memory.runtime.message_parts import (
     spoken_text,
 )
 from mnemic.memory.text.shape import clean_text, clip_text, says_nothing, strip_recalled
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name

@@ -17,7 +17,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import CHARS_PER_TOKEN, clean_question, count_tokens, fit
 from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
-from mnemic.prompts.memory_context import dated_text, memory_line
+from mnemic.prompts.recall.memory_context import dated_text, memory_line
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind

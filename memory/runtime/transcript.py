@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from mnemic.memory.runtime.message_parts import attached_text, is_written, read_part
 from mnemic.memory.text.shape import whole_characters
-from mnemic.prompts.supervise import ANSWERED, ATTACHED, NOT_ANSWERED, WORDLESS
+from mnemic.prompts.messages.supervise import ANSWERED, ATTACHED, NOT_ANSWERED, WORDLESS
 from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Message
 

@@ -17,7 +17,7 @@ from mnemic.memory.messages.turn import RecallOptions, begin_turn, form_later, o
 from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
-from mnemic.prompts.request import with_memory
+from mnemic.prompts.recall.request import with_memory
 from mnemic.service.conversation import MemoryBase
 from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity

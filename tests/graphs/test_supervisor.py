@@ -13,7 +13,7 @@ from mnemic import Mnemic
 from mnemic.memory.runtime.resources import Resources
 from mnemic.models import tool_calls
 from mnemic.nodes.supervisor import MAX_CALLING
-from mnemic.prompts.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
+from mnemic.prompts.messages.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import (
     ANA,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
-from mnemic.prompts.supervise import DECLINED
+from mnemic.prompts.messages.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.agents import ANA, CANARY, KEPT, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
 from tests.support.loopback import LoopbackModel, calling

@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic.memory.formation.grounding import Attachments
 from mnemic.memory.messages import incoming
-from mnemic.prompts.supervise import ATTACHED
+from mnemic.prompts.messages.supervise import ATTACHED
 from mnemic.service.cli.message_files import FileMessage, read_messages
 from mnemic.service.memory import Mnemic
 from mnemic.state.records import attachment_id

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from mnemic.memory.formation.builder import Place, ScopeResolver
 from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.prompts import attribution, conversation
-from mnemic.prompts.request import with_memory
+from mnemic.prompts.recall.request import with_memory
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.settings import Settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mnemic.memory.recall.query import fit_facts
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
-from mnemic.prompts.memory_context import PREAMBLE, memory_line, render_turn
+from mnemic.prompts.recall.memory_context import PREAMBLE, memory_line, render_turn
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity

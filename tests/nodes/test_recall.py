@@ -16,7 +16,7 @@ import pytest
 
 from mnemic.memory.text.shape import count_tokens
 from mnemic.models.failures import MAX_REQUESTS
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import (
     CategoryRefusedError,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.prompts.conversation import Line, render_lines
-from mnemic.prompts.memory_context import PREAMBLE, render_standing, render_turn
+from mnemic.prompts.recall.memory_context import PREAMBLE, render_standing, render_turn
 from mnemic.state.records import ScopeContext, SearchResult
 from tests.support.worlds import remembered
 

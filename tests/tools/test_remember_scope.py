@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from mnemic.memory.explicit import remember as remember_module
 from mnemic.memory.formation.builder import Place, ScopeResolver
 from mnemic.memory.text.proof import Proof
-from mnemic.prompts.memory_context import PREAMBLE
+from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
 from tests.support.agents import call
 from tests.support.loopback import LoopbackModel

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from mnemic import Mnemic
-from mnemic.prompts.supervise import SUBAGENTS, UNFINISHED
+from mnemic.prompts.messages.supervise import SUBAGENTS, UNFINISHED
 from mnemic.tools.memory import make_tools
 from mnemic.tools.subagents import MAX_TURNS, subagent
 from tests.support.agents import called, host

@@ -6,7 +6,7 @@ from typing import Final
 
 from mnemic.prompts.loader import load_texts
 
-_TEXTS: Final = load_texts("supervise")
+_TEXTS: Final = load_texts("messages/supervise")
 #: The sub-agents, each with what it is for.
 SUBAGENTS: Final[Mapping[str, str]] = MappingProxyType(_TEXTS["tasks"][1])
 TASK: Final = "The whole task in plain words; nothing of this conversation is passed on but this."
