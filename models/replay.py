@@ -116,7 +116,7 @@ def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchang
     )
     step = schema_name(request) or " ".join(str(request["messages"][0]["content"]).split()[:6])
     words = dict(_known(request))
-    answer = _renamed(answered(message), lambda number: words.get(number))
+    answer = _renamed(answered(message), words.get)
     return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answer)
 
 

@@ -359,7 +359,7 @@ def _stored(
         known[fingerprint] += 1
         own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
     session_id = session_of(identity)
-    message_id = uuid5(_NAMESPACE, "\x1f".join([identity.agent_id, session_id, own_id]))
+    message_id = uuid5(_NAMESPACE, f"{identity.agent_id}\x1f{session_id}\x1f{own_id}")
     made = Message(
         id=message_id,
         session_id=session_id,

@@ -126,7 +126,8 @@ def fit_results(
     """Return the results whose lines fit into a budget of tokens; of a message too long for what is left, a passage."""
     chosen: list[SearchResult] = []
     left = budget
-    for item in found:
+    for result in found:
+        item = result
         size = count_tokens(line(item))
         if size > left and item.kind == "message":
             item = _fitted(item, line, question, left)

@@ -225,7 +225,7 @@ def _sessions(messages: Iterable[_Scored]) -> dict[str | None, float]:
     return {session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) for session, values in owns.items()}
 
 
-# -- what is returned
+# -- selection of the results
 
 
 def _without_repetitions(scored: Iterable[_Scored], context: RankingContext, weights: Weights) -> list[_Scored]:

@@ -20,7 +20,7 @@ _NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 def rising_id() -> UUID:
     """Return a UUID of version 7 that is above any earlier id of this process."""
-    global _last_tick
+    global _last_tick  # noqa: PLW0603 - one counter for the process, under the lock
     with _lock:
         now = time.time_ns() * _TICKS_PER_MILLISECOND // _NANOSECONDS_PER_MILLISECOND
         _last_tick = max(_last_tick + 1, now)

@@ -87,7 +87,7 @@ class ChatSession:
         """Line by line until the end; then what is left of the conversation is formed."""
         await self._show_updates()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, lambda: self._on_interrupt())
+        loop.add_signal_handler(signal.SIGINT, self._on_interrupt)
         background = asyncio.create_task(self._form_in_background())
         try:
             async with waiting_shown(self._memory, self._terminal.show_aside):

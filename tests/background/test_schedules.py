@@ -164,9 +164,9 @@ async def test_a_daily_job_runs_once_a_day_at_its_tenants_own_time_and_a_missed_
     tenants = {"guide": "north", "pilot": "north", "baker": "south", "smith": "west"}
     woken: dict[str, list[datetime]] = defaultdict(list)
     async with sweeping(clean_db, model, refinement_schedule="0 3 * * *") as (service, work):
-        for agent in tenants:
+        for agent, tenant in tenants.items():
             await service.configure_agent(Identity(agent_id=agent), rag=True)
-            superuser.execute("update mnemic.agents set tenant_id = %s where agent_id = %s", (tenants[agent], agent))
+            superuser.execute("update mnemic.agents set tenant_id = %s where agent_id = %s", (tenant, agent))
         for now in moments(MONDAY, minutes=5):
             if now.day in (4, 5):  # all workers are away from Wednesday on, and back on Friday
                 continue

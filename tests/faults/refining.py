@@ -75,7 +75,7 @@ def script_refinement(model: LoopbackModel) -> None:
 def shown(request: Request) -> list[tuple[int, str, str]]:
     """The ledger as the model reads it: number, marks and text of each memory."""
     prompt = str(request["messages"][0]["content"])
-    ledger = prompt.split("<ledger>")[1].split("</ledger>")[0]
+    ledger = prompt.split("<ledger>", maxsplit=2)[1].split("</ledger>", maxsplit=1)[0]
     return [(int(number), marks, text) for number, marks, text in _LINE.findall(ledger)]
 
 

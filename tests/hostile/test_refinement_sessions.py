@@ -316,8 +316,12 @@ async def test_control_without_the_check_and_without_the_guard_a_protected_memor
 
 
 def seeing_more(transaction: Callable[..., Any]) -> Callable[..., Any]:
-    """A transaction of a session, which sees every scope key of its identity."""
-    return lambda self, *given, only=None, **named: transaction(self, *given, **named)
+    """Return a transaction that sees every scope key of its identity, not only that of its session."""
+
+    def widened(self: Database, *args: Any, only: object = None, **options: Any) -> Any:
+        return transaction(self, *args, **options)
+
+    return widened
 
 
 async def test_control_a_session_that_sees_more_scope_keys_changes_them(
