@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from mnemic.memory.explicit.correct import correctable
-from mnemic.memory.governance.retention import forgettable
+from mnemic.memory.explicit.forget import forgettable
 from mnemic.memory.messages.incoming import require_storable
 from mnemic.memory.messages.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.memory.runtime.agent_settings import agent_settings

@@ -51,6 +51,11 @@ _PROBLEMS: Final[Mapping[str, str]] = {
 }
 
 
+def refusal_summary(refused: Mapping[str, int]) -> str:
+    """Return the refused drafts by reason, as in `2 first_person, 1 too_long`."""
+    return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
+
+
 def unusable_drafts(refused: Mapping[str, int], drafts: int, lines: int) -> str:
     """What is told of an answer of whose drafts too many were refused."""
     problems = "; ".join(f"{count} {_PROBLEMS[problem]}" for problem, count in sorted(refused.items()))

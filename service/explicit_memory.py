@@ -5,10 +5,11 @@ from typing import Any, Literal
 
 from pydantic import SkipValidation
 
+from mnemic.memory.explicit.caller import TrustedCaller
 from mnemic.memory.explicit.correct import correct
+from mnemic.memory.explicit.forget import forget
 from mnemic.memory.explicit.remember import remember, remember_procedure
 from mnemic.memory.explicit.update import update
-from mnemic.memory.governance.retention import forget
 from mnemic.memory.recall.query import count_messages, list_memories, list_messages, memory_history, updates_since
 from mnemic.memory.recall.query import query as run_query
 from mnemic.service.conversation import MemoryBase
@@ -195,7 +196,8 @@ class ExplicitMemory(MemoryBase):
             "scope": scope,
             "private": private,
         }
-        return await remember(self.resources, identity, validate(RememberRequest, request, strict=None))
+        checked = validate(RememberRequest, request, strict=None)
+        return await remember(self.resources, identity, checked, TrustedCaller())
 
     @check_arguments
     async def remember_procedure(
@@ -209,7 +211,7 @@ class ExplicitMemory(MemoryBase):
             EmbeddingError: a setting of the embedder is wrong; nothing was written.
         """
         request = validate(ProcedureRequest, {"title": title, "steps": steps, "scope": scope}, strict=None)
-        return await remember_procedure(self.resources, identity, request)
+        return await remember_procedure(self.resources, identity, request, TrustedCaller())
 
     @check_arguments
     async def correct(self, identity: AnyIdentity, memory_id: AnyId, content: str) -> Corrected:
@@ -231,7 +233,7 @@ class ExplicitMemory(MemoryBase):
             EmbeddingError: a setting of the embedder is wrong; nothing was written.
             ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
         """
-        return await correct(self.resources, identity, to_uuid(memory_id), content)
+        return await correct(self.resources, identity, to_uuid(memory_id), content, TrustedCaller())
 
     @check_arguments
     async def update(
@@ -276,4 +278,4 @@ class ExplicitMemory(MemoryBase):
             NotForgottenError: it is protected, shared, or a consolidation, or the session has forgotten enough today.
             CategoryRefusedError: the role has no allowlist.
         """
-        return await forget(self.resources, identity, to_uuid(memory_id))
+        return await forget(self.resources, identity, to_uuid(memory_id), TrustedCaller())

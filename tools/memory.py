@@ -9,9 +9,10 @@ from typing import Any, Final
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
+from mnemic.memory.explicit.caller import ModelCaller
 from mnemic.memory.explicit.correct import correct
+from mnemic.memory.explicit.forget import forget
 from mnemic.memory.explicit.remember import remember, remember_procedure
-from mnemic.memory.governance.retention import forget
 from mnemic.memory.messages.incoming import to_messages
 from mnemic.memory.recall.query import query, result_line
 from mnemic.memory.runtime.categories import Categories
@@ -98,21 +99,22 @@ async def _keep(
     """The artifact says what was stored, and for whom."""
     request = kind(**call.arguments)
     conversation = [] if request.scope == "user" else await asyncio.to_thread(_conversation, call)
-    stored = await operation(call.resources, call.identity, request, conversation)
+    stored = await operation(call.resources, call.identity, request, ModelCaller(conversation))
     return texts.remember_answer(stored, request.scope), stored.as_row()
 
 
 async def _correct(call: Call) -> Answer:
     """The artifact says what took whose place."""
     conversation = await asyncio.to_thread(_conversation, call)  # the memory may be shared
-    done = await correct(call.resources, call.identity, call.arguments["id"], call.arguments["content"], conversation)
+    memory_id, content = call.arguments["id"], call.arguments["content"]
+    done = await correct(call.resources, call.identity, memory_id, content, ModelCaller(conversation))
     return texts.correct_answer(done), done.as_row()
 
 
 async def _forget(call: Call) -> Answer:
     """The artifact says whether it was still there."""
     memory_id = call.arguments["id"]
-    was_there = await forget(call.resources, call.identity, memory_id, by_model=True)
+    was_there = await forget(call.resources, call.identity, memory_id, ModelCaller())
     return texts.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
 
 

@@ -1,4 +1,4 @@
-"""What somebody corrects: a memory is closed and another takes its place, in one operation that `undo` takes back."""
+"""Explicit corrections: a memory is closed and a new one takes its place, in one operation that `undo` reverses."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -7,17 +7,17 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from mnemic.memory.explicit.caller import Caller, ModelCaller
+from mnemic.memory.explicit.forget import FORGET_REASONS
 from mnemic.memory.explicit.remember import (
-    REMEMBERING,
-    Conversation,
-    checked_procedure,
-    checked_sentence,
+    REMEMBER_REASONS,
+    PreparedMemory,
     permitted_place,
-    single_line,
+    prepare,
     store_unless_known,
 )
-from mnemic.memory.governance.retention import FORGETTING, PROTECTED, known_memories, require_known
-from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.explicit.texts import checked_procedure, checked_sentence, single_line
+from mnemic.memory.runtime.access import PROTECTED, require_visible, visible_memories
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import require_text
@@ -33,8 +33,8 @@ from mnemic.storage import history, memories
 from mnemic.storage.transaction import ScopedTransaction
 
 _REASON: Final = "correct"
-#: Texts that are written from others and not by anybody's word.
-_WRITTEN: Final[dict[Kind, str]] = {
+#: Kinds whose text is derived from other memories.
+_DERIVED: Final[dict[Kind, str]] = {
     "consolidation": "this is the consolidation of everything: remember what is right as a core memory beside it",
     "journal": "this tells what a refinement did, which nobody rewrites: undo the refinement where it went wrong",
 }
@@ -46,135 +46,163 @@ _SHARED: Final = (
 )
 
 
-async def correct(
-    resources: Resources, identity: Identity, memory_id: UUID, content: str, conversation: Conversation = None
-) -> Corrected:
-    """Supersedes a memory by one that says this in the same place: of its kind, scope key, subject and category.
+async def correct(resources: Resources, identity: Identity, memory_id: UUID, content: str, caller: Caller) -> Corrected:
+    """Supersede a memory by a new one of the same kind, scope key, subject and category.
 
-    The old one keeps its words, dates and history and is shown no more. With a fact go the unabsorbed reflections that
-    rest on its words alone; the next consolidation is told of it. Where a living memory says the same as the new text,
-    that takes the place; where the old one itself does, nothing is written. What is shared stays so only if the new
-    text passes the gate that `remember` has for it.
+    The old one keeps its words, dates and history. Unabsorbed reflections that rest on it alone are deleted with it,
+    and the next consolidation learns of it. An active memory with the new text takes the place instead. If the old one
+    has that text, nothing is written. A shared memory stays shared only if the new text may be shared.
 
-    Content and conversation are as for `remember`; of a procedure the content is its title and a line for each step.
-    Unknown ids, foreign ones and those that the role may not know of are answered alike.
+    Args:
+        resources: the open database and models.
+        identity: the owner of the memory.
+        memory_id: the memory to correct.
+        content: the new text; of a procedure its title and a line for each step.
+        caller: the trusted host, or a model.
 
     Raises:
-        InvalidInputError: no such memory, the text cannot be kept as it is written, or that half of memory is off.
-        NotCorrectedError: it is protected, closed, a consolidation, absorbed in one, or shared while the text may not
-            be; or the session has had as many remembered or forgotten as it may today.
-        CategoryRefusedError: the role has no allowlist, or may not write into this category.
-        EmbeddingError: a setting of the embedder is wrong; nothing was written.
-        ConcurrentChangeError: the memory was changed meanwhile; nothing was written.
+        InvalidInputError: if there is no such memory, the text breaks a rule, or the agent keeps no such kind.
+        NotCorrectedError: if it is protected, closed, derived, absorbed, or shared while the text may not be; or the
+            session's limit of the day is reached.
+        CategoryRefusedError: if the role has no allowlist, or may not write into this category.
+        EmbeddingError: if a setting of the embedder is wrong; nothing was written.
+        ConcurrentChangeError: if the memory was changed meanwhile; nothing was written.
     """
     allowlist = resources.categories.of_role(identity.role)
-    known = await known_memories(resources, identity, [memory_id])
-    old = require_known(known[0] if known else None, allowlist)
+    visible = await visible_memories(resources, identity, [memory_id])
+    old = require_visible(visible[0] if visible else None, allowlist)
     _require_correctable(resources, identity, old)
-    text = _checked(content, old, conversation)
+    text = _checked_text(content, old, caller)
     if text == old.content:
         return Corrected(id=old.id, old_id=old.id, scope_key=old.scope_key, known=True)
     now = resources.now(identity)
-    new = await _successor(resources, identity, old, text, now, conversation)
-    texts = [new.search_text] if new.kind in memories.INDEXED else []
-    resources = await with_agents_embedder(resources, identity)
-    vectors = await embed_to_store(resources, texts, is_awaited=True)
+    new = await _successor(resources, identity, old, text, caller, now)
+    prepared = await prepare(resources, identity, new)
 
-    async def act(scoped: ScopedTransaction) -> Corrected:
-        await scoped.begin_operation(_REASON)
-        found = require_known(await memories.find(scoped, memory_id), allowlist)
-        _require_correctable(resources, identity, found)
-        await _require_left(resources, scoped, by_model=conversation is not None)
-        kept = await store_unless_known(resources, scoped, new, vectors, instead_of=old.id)
-        successor = kept.id
-        if successor is None:  # one of a category that the role may not read stands there
-            await memories.see_categories(scoped, None)
-            successor = (await memories.twins(scoped, [new]))[new.id].id
-            if new.private:
-                await memories.make_private(scoped, successor)
-        await memories.supersede(scoped, [Supersession(old.id, old.version, successor, until=now)])
-        await memories.see_categories(scoped, None)
-        await memories.forget_drawn(scoped, old.id)
-        return Corrected(id=kept.id, old_id=old.id, scope_key=old.scope_key, known=kept.known)
+    async def correct_in(tx: ScopedTransaction) -> Corrected:
+        await tx.begin_operation(_REASON)
+        current = require_visible(await memories.find(tx, memory_id), allowlist)
+        _require_correctable(resources, identity, current)
+        await _require_below_limits(resources, tx, caller)
+        return await _supersede(tx, old, prepared, until=now)
 
     with resources.events.timed(identity, "explicit", "update") as outcome:
-        corrected = await resources.database.write(identity, act, categories=allowlist.categories)
+        corrected = await resources.database.write(identity, correct_in, categories=allowlist.categories)
         outcome.memory_id, outcome.category = corrected.id, new.category
     resources.write_events()
     return corrected
 
 
 async def correctable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
-    """Those of these memories that `correct` would take, if the text can be kept in their place; each once.
+    """Return the memories of these ids that `correct` accepts if the text can be kept, each once.
 
     Raises:
-        CategoryRefusedError: the role has no allowlist.
+        CategoryRefusedError: if the role has no allowlist.
     """
-    found = []
-    for memory in await known_memories(resources, identity, memory_ids):
+    accepted: list[Memory] = []
+    for memory in await visible_memories(resources, identity, memory_ids):
         with suppress(RefusedCallError):
             _require_correctable(resources, identity, memory)
-            found.append(memory)
-    return found
+            accepted.append(memory)
+    return accepted
 
 
 def _require_correctable(resources: Resources, identity: Identity, memory: Memory) -> None:
     if memory.protected:
         raise NotCorrectedError(PROTECTED)
-    if memory.kind in _WRITTEN:
-        raise NotCorrectedError(_WRITTEN[memory.kind])
+    if memory.kind in _DERIVED:
+        raise NotCorrectedError(_DERIVED[memory.kind])
+    if memory.state == "absorbed":
+        raise NotCorrectedError(_ABSORBED)
     if memory.state != "active":
-        raise NotCorrectedError(_ABSORBED if memory.state == "absorbed" else _CLOSED)
-    # whoever may read procedures may write them
+        raise NotCorrectedError(_CLOSED)
+    # a role that reads procedures may write them
     if memory.kind != "procedure" and memory.category not in resources.categories.writable(identity.role):
         raise CategoryRefusedError(
             f"this role may not write into the category {memory.category}: forget the memory where it is wrong"
         )
 
 
-async def _require_left(resources: Resources, scoped: ScopedTransaction, *, by_model: bool) -> None:
-    """A correction is both something remembered and something forgotten, and is bounded as both are."""
-    settings = resources.settings
-    bounds = [
-        (by_model or scoped.identity.session_id, settings.forgets_per_session_and_day, FORGETTING, "forgotten"),
-        (by_model, settings.remembers_per_session_and_day, REMEMBERING, "kept"),
-    ]
-    for is_bounded, most, reasons, done in bounds:
-        if is_bounded and await history.done_today(scoped, *reasons) >= most:
-            raise NotCorrectedError(f"this session has had {most} memories {done} today, and that is the most")
+async def _require_below_limits(resources: Resources, tx: ScopedTransaction, caller: Caller) -> None:
+    """Apply the limits of forgets and of writes, since a correction counts as both."""
+    settings, is_model = resources.settings, isinstance(caller, ModelCaller)
+    if is_model or tx.identity.session_id:
+        await _require_below(tx, settings.forgets_per_session_and_day, FORGET_REASONS, "forgotten")
+    if is_model:
+        await _require_below(tx, settings.remembers_per_session_and_day, REMEMBER_REASONS, "kept")
 
 
-def _checked(content: str, old: Memory, conversation: Conversation) -> str:
-    if old.kind != "procedure":
-        # a sentence that its user typed is shared as it stands
-        is_quotation = conversation is not None and is_shared(old.scope_key)
-        return single_line(content) if is_quotation else checked_sentence(content, old.kind)
-    title, *steps = [line for line in require_text(content, what="content").splitlines() if line.strip()]
-    if not steps:
+async def _require_below(tx: ScopedTransaction, limit: int, reasons: tuple[str, ...], done: str) -> None:
+    if await history.done_today(tx, *reasons) >= limit:
+        raise NotCorrectedError(f"this session has had {limit} memories {done} today, and that is the most")
+
+
+async def _supersede(tx: ScopedTransaction, old: Memory, prepared: PreparedMemory, until: datetime) -> Corrected:
+    new = prepared.memory
+    stored = await store_unless_known(tx, prepared, instead_of=old.id)
+    successor = stored.id
+    if successor is None:
+        # the duplicate is of a category that the role may not read
+        await memories.see_categories(tx, None)
+        successor = (await memories.twins(tx, [new]))[new.id].id
+        if new.private:
+            await memories.make_private(tx, successor)
+    await memories.supersede(tx, [Supersession(old.id, old.version, successor, until=until)])
+    await memories.see_categories(tx, None)
+    await memories.forget_drawn(tx, old.id)
+    return Corrected(id=stored.id, old_id=old.id, scope_key=old.scope_key, known=stored.known)
+
+
+def _checked_text(content: str, old: Memory, caller: Caller) -> str:
+    if old.kind == "procedure":
+        return _checked_procedure(content)
+    if is_shared(old.scope_key) and isinstance(caller, ModelCaller):
+        # it is compared with the sentences that the user typed, and shared unchanged
+        return single_line(content)
+    return checked_sentence(content, old.kind)
+
+
+def _checked_procedure(content: str) -> str:
+    lines = [line for line in require_text(content, what="content").splitlines() if line.strip()]
+    if len(lines) < 2:
         raise InvalidInputError("a procedure is written as its title and, below it, a line for each step")
-    return checked_procedure(validate(ProcedureRequest, {"title": title.strip(), "steps": steps}, strict=None))
+    request = {"title": lines[0].strip(), "steps": lines[1:]}
+    return checked_procedure(validate(ProcedureRequest, request, strict=None))
 
 
 async def _successor(
-    resources: Resources, identity: Identity, old: Memory, text: str, now: datetime, conversation: Conversation
+    resources: Resources, identity: Identity, old: Memory, text: str, caller: Caller, now: datetime
 ) -> NewMemory:
+    """Return the new memory, with the time of the correction, or of an episode the time of the event."""
     said = None
     if is_shared(old.scope_key):
-        scope = split_scope_key(old.scope_key)[0]
-        # what stands in everybody's every prompt is no matter of one conversation
-        wanted = "user" if old.kind in memories.STANDING and conversation is not None else scope
-        draft = Draft(wanted, text, old.category, private=old.private)
-        place = await permitted_place(resources, identity, draft, conversation, fallback="")
-        if place.scope_key != old.scope_key:
-            raise NotCorrectedError(_SHARED)
-        said = place.said
+        said = await _shareable_sentence(resources, identity, old, text, caller)
         text = said or text
-    dated = old.valid_from if old.kind == "episode" else now  # it happened when it happened
+    occurred_at = old.valid_from if old.kind == "episode" else now
     return replace(
-        new_memory(old.kind, old.category, old.scope_key, text, dated, old.subject),
+        new_memory(old.kind, old.category, old.scope_key, text, occurred_at, old.subject),
         subject_user_id=old.subject_user_id,
         importance=old.importance,
         private=old.private,
         said=said,
         source_session_id=identity.session_id,
     )
+
+
+async def _shareable_sentence(
+    resources: Resources, identity: Identity, old: Memory, text: str, caller: Caller
+) -> str | None:
+    """Return the typed sentence for the new text of a shared memory.
+
+    Raises:
+        NotCorrectedError: if the text may not have the old one's scope key.
+    """
+    scope = split_scope_key(old.scope_key)[0]
+    if old.kind in memories.STANDING and isinstance(caller, ModelCaller):
+        # it is in the prompts of other people, so no conversation may write it
+        scope = "user"
+    draft = Draft(scope, text, old.category, private=old.private)
+    place = await permitted_place(resources, identity, draft, caller, fallback="")
+    if place.scope_key != old.scope_key:
+        raise NotCorrectedError(_SHARED)
+    return place.said

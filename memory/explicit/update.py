@@ -1,9 +1,9 @@
-"""Changes what is known about a memory, such as whether it is pinned, and not what it says."""
+"""Explicit changes of the values of a memory, such as pinning, but not of its text."""
 
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.governance.retention import PROTECTED, require_known
+from mnemic.memory.runtime.access import PROTECTED, require_visible
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, says_nothing
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
@@ -19,47 +19,48 @@ _SHARED: Final = "this memory is shared with others: give the identity teaches_a
 
 
 async def update(resources: Resources, identity: Identity, memory_id: UUID, request: UpdateRequest) -> Memory:
-    """Change pinning, tags, importance or the end of a memory; return it as it is then.
-
-    Unknown and foreign ids, and ids of categories that the role may not read, are answered alike.
+    """Change pinning, tags, importance or the end of a memory; return the changed memory.
 
     Raises:
-        InvalidInputError: There is no such memory, a value cannot be used, or none is given.
-        NotUpdatedError: It is protected or closed, or shared and the identity does not teach the agent.
-        CategoryRefusedError: The role has no allowlist.
-        ConcurrentChangeError: The memory was changed meanwhile; nothing was written.
+        InvalidInputError: if there is no such memory, the role may not see it, a value is invalid, or there is none.
+        NotUpdatedError: if it is protected or closed, or shared and the identity does not teach the agent.
+        CategoryRefusedError: if the role has no allowlist.
+        ConcurrentChangeError: if the memory was changed meanwhile; nothing was written.
     """
     if request == UpdateRequest():
         raise InvalidInputError("nothing to change: give pinned, tags, importance or valid_until")
-    checked = request if request.tags is None else request.model_copy(update={"tags": _checked_tags(request.tags)})
+    if request.tags is not None:
+        request = request.model_copy(update={"tags": _checked_tags(request.tags)})
     allowlist = resources.categories.of_role(identity.role)
 
-    async def act(tx: ScopedTransaction) -> Memory:
+    async def update_in(tx: ScopedTransaction) -> Memory:
         await tx.begin_operation(_REASON)
-        memory = require_known(await memories.find(tx, memory_id), allowlist)
+        memory = require_visible(await memories.find(tx, memory_id), allowlist)
         if obstacle := _obstacle(memory, identity):
             raise NotUpdatedError(obstacle)
-        await memories.update(tx, memory, _with_own_tags(checked, memory))
-        return require_known(await memories.find(tx, memory_id), allowlist)
+        await memories.update(tx, memory, _with_candidate_tag(request, memory))
+        return require_visible(await memories.find(tx, memory_id), allowlist)
 
-    return await resources.database.write(identity, act, categories=allowlist.categories)
+    return await resources.database.write(identity, update_in, categories=allowlist.categories)
 
 
 def _obstacle(memory: Memory, identity: Identity) -> str | None:
-    """Return why the memory may not be changed, or None."""
+    """Return the reason against a change, or None."""
     if memory.protected:
         return PROTECTED
     if memory.state not in memories.KEPT:
         return _CLOSED
     is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
-    return _SHARED if is_shared and not identity.teaches_agent else None
+    if is_shared and not identity.teaches_agent:
+        return _SHARED
+    return None
 
 
 def _checked_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Return the tags on one line each, cleaned and without duplicates.
 
     Raises:
-        InvalidInputError: A tag is empty, or one that only formation sets.
+        InvalidInputError: if a tag is empty, or one that only formation sets.
     """
     cleaned = [" ".join(clean_text(tag).split()) for tag in tags]
     if any(says_nothing(tag) for tag in cleaned):
@@ -69,8 +70,8 @@ def _checked_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cleaned))
 
 
-def _with_own_tags(request: UpdateRequest, memory: Memory) -> UpdateRequest:
-    """Keep the tag that only formation sets."""
+def _with_candidate_tag(request: UpdateRequest, memory: Memory) -> UpdateRequest:
+    """Return the request with the tag that only formation sets, if the memory has it."""
     if request.tags is None or CANDIDATE not in (memory.tags or ()):
         return request
     return request.model_copy(update={"tags": (*request.tags, CANDIDATE)})

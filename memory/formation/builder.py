@@ -4,10 +4,10 @@ A model's word on a wide scope counts only through the rules of `policy.formatio
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from mnemic.memory.formation.grounding import (
@@ -20,10 +20,11 @@ from mnemic.memory.formation.selection import crowded_out
 from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.new_memories import new_memory
+from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import own_words, speakers
-from mnemic.memory.text.proof import Proof, confidential_spans, find_proof, shared_wording
+from mnemic.memory.text.proof import Proof, confidential_spans
 from mnemic.memory.text.shape import clean_text, clip_text
-from mnemic.memory.text.sharing import Draft, is_typed, may_share
+from mnemic.memory.text.sharing import Draft
 from mnemic.memory.text.words import folded_words
 from mnemic.memory.text.writing import Verdict, check_text
 from mnemic.prompts.extraction import (
@@ -35,14 +36,12 @@ from mnemic.prompts.extraction import (
     ReflectionDraft,
 )
 from mnemic.prompts.loader import Prompt
-from mnemic.prompts.repair import NOTHING, ValidationIssue, unusable_drafts
-from mnemic.state.attribution import is_shared
+from mnemic.prompts.repair import NOTHING, ValidationIssue, refusal_summary, unusable_drafts
 from mnemic.state.formation import Coverage, DuplicateDraft
 from mnemic.state.graphs import FormationState, StepUsage
-from mnemic.state.identity import Identity, Scope, scope_key
+from mnemic.state.identity import Scope, scope_key
 from mnemic.state.kinds import Kind
-from mnemic.state.records import CANDIDATE, Memory, Message, NewMemory, attachment_id
-from mnemic.state.settings import Settings
+from mnemic.state.records import Memory, Message, NewMemory, attachment_id
 
 #: Categories of a fact that cites the assistant or a tool alone: a booking counts once it is made. All others need a
 #: user's own message.
@@ -55,97 +54,6 @@ MAX_OBSERVATION_WORDS: Final = 50
 #: Refusal of a draft whose content comes from an attachment.
 _FROM_ATTACHMENT: Final = "from_attachment"
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
-
-
-def refusal_summary(refused: Counter[str]) -> str:
-    """`2 first_person, 1 too_long`."""
-    return ", ".join(f"{count} {problem}" for problem, count in sorted(refused.items()))
-
-
-class Place(NamedTuple):
-    """Where a memory belongs."""
-
-    scope_key: str
-    tags: tuple[str, ...] = ()
-    #: The typed sentence that it rests on, if it is shared.
-    said: str | None = None
-
-
-@dataclass(frozen=True)
-class ScopeResolver:
-    """The scope keys for what a batch brings."""
-
-    batch: Sequence[Message]
-    identity: Identity
-    #: Display names of the run's groups, in the order of their ids.
-    groups: Sequence[str]
-    #: The agent's, with what it overrides.
-    settings: Settings
-    #: Categories that are a person's own.
-    personal: Set[str]
-
-    def prove(self, draft: Draft, sources: Sequence[Message], confidential: Set[str]) -> Proof | None:
-        """Return the sentence, typed by a person who may speak for the scope, that a draft rests on.
-
-        Args:
-            draft: one of the user's may become the group's later.
-            sources: the messages that it cites.
-            confidential: sentences that private memories rest on.
-        """
-        members = self.identity.may_speak_for("agent" if draft.scope == "agent" else "group")
-        typed = [message for message in sources if is_typed(message, members)]
-        return find_proof(draft.text, typed, self.batch, confidential)
-
-    def resolve(self, draft: Draft, sources: Sequence[Message], said: str | None, *, fallback: str) -> Place:
-        """Return the group's or agent's scope key if the draft names it and the rules of sharing allow it.
-
-        A draft for everybody by a user who does not teach the agent stays with the user as a candidate.
-
-        Args:
-            draft: the text and its scope.
-            sources: the messages that it cites.
-            said: the typed sentence that it rests on, if there is one.
-            fallback: scope key of a draft that is not shared.
-        """
-        owner, members = self._owner(draft), self.identity.may_speak_for(draft.scope)
-        if owner is None or said is None or not may_share(draft, sources, members, self.personal):
-            return Place(fallback)
-        if draft.scope == "agent" and not self._teaches:
-            return Place(fallback, (CANDIDATE,))
-        return Place(scope_key(draft.scope, owner), said=said)
-
-    @property
-    def _teaches(self) -> bool:
-        return self.identity.teaches_agent or self.settings.share_with_agent == "open"
-
-    def _owner(self, draft: Draft) -> str | None:
-        """Whose the draft would be; None: nobody's whom the draft names and the settings allow."""
-        if draft.scope == "agent":
-            return self.identity.agent_id if self.settings.share_with_agent != "off" else None
-        groups = self.identity.group_ids
-        number = 1 if len(groups) == 1 else draft.group
-        is_meant = draft.scope == "group" and self.settings.share_with_group and 1 <= number <= len(groups)
-        return groups[number - 1] if is_meant else None
-
-    def group_keys(self, fact: NewMemory) -> list[str]:
-        """The scope keys of the groups whose fact it might be, too."""
-        sources = [message for message in self.batch if message.id in fact.source_message_ids]
-        draft = Draft("group", fact.content, fact.category, fact.private)
-        keys: list[str] = []
-        for number in range(1, len(self.identity.group_ids) + 1):
-            place = self.resolve(draft._replace(group=number), sources, fact.said, fallback="")
-            if place.scope_key:
-                keys.append(place.scope_key)
-        return keys
-
-    def published(self, memory: NewMemory) -> NewMemory:
-        """Return a memory with the words that its readers get: of a shared one a proven text or the typed sentence."""
-        if not is_shared(memory.scope_key):
-            return replace(memory, said=None)
-        if memory.said is None:
-            raise ValueError(f"the shared memory {memory.id} has no typed sentence")
-        content, draft = shared_wording(memory.content, memory.said)
-        return replace(memory, content=content, draft=draft)
 
 
 @dataclass

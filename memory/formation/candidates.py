@@ -7,7 +7,7 @@ from math import fsum, log, sqrt
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.formation.builder import ScopeResolver
+from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import speakers
 from mnemic.memory.text.shape import count_tokens, fit
 from mnemic.memory.text.sharing import content_tokens

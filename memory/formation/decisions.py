@@ -12,7 +12,7 @@ from uuid import UUID
 
 from mnemic.memory.formation.candidates import Candidates, concerned
 from mnemic.memory.runtime.transcript import own_words
-from mnemic.memory.text.bands import Bands, band_of_pair
+from mnemic.memory.text.bands import Bands, band_of_pair, nearest_relations
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import search_text
 from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
@@ -22,7 +22,7 @@ from mnemic.state.attribution import is_shared
 from mnemic.state.formation import DuplicateDraft, ExactDuplicate, SimilarFact
 from mnemic.state.graphs import FormationState
 from mnemic.state.identity import display_name
-from mnemic.state.records import Message, NewMemory, Relation, Supersession
+from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.state.settings import Settings
 
 #: A reason that is longer is no reason, and its decision no decision.
@@ -64,7 +64,7 @@ def compare_facts(
             dropped.add(fact.id)
             repeats += repeats_of(fact, same)
             continue
-        fresh.append(replace(fact, relations=related(near, bands, settings)))
+        fresh.append(replace(fact, relations=nearest_relations(near, bands, settings)))
         candidates[fact.id] = [old for old in known if not old.protected]
     return {
         "facts": fresh,
@@ -89,15 +89,6 @@ def repeats_of(new: NewMemory, known: Iterable[SimilarFact | ExactDuplicate]) ->
     return [
         DuplicateDraft(new=new, known_id=old.id, scope_key=new.scope_key, is_stored=old.version > 0) for old in known
     ]
-
-
-def related(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
-    """Relations of a new fact to its nearest neighbours, strongest first."""
-    least = bands.fallback if settings.link_min is None else settings.link_min
-    strong = [old for old in near if old.similarity >= least]
-    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
-    # of rounded vectors a cosine may come out above 1
-    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
 def _within_batch(facts: Sequence[NewMemory], vectors: Sequence[Sequence[float] | None]) -> list[list[SimilarFact]]:
@@ -246,7 +237,7 @@ def _renewed(outcome: Outcome, named: Sequence[SimilarFact], updated: NewMemory)
 def _updated(fact: NewMemory, text: str, named: Sequence[SimilarFact]) -> NewMemory | None:
     """Return the fact with the merged text, or None if that adds what was not said, or loses what the new fact says.
 
-    Readers of a group or an agent get the typed sentence of the new fact: `ScopeResolver.published`.
+    Readers of a group or an agent get the typed sentence of the new fact: `scoping.with_shared_wording`.
     """
     checked = check_text(text, kind="fact").text
     known = " ".join([fact.content, *(old.content for old in named)])

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.governance.retention import is_known
 from mnemic.memory.recall.delta import bullets
 from mnemic.memory.recall.passages import excerpt, shortened
 from mnemic.memory.recall.scoring import branch_weights, ranked, ranking_context, reciprocal
+from mnemic.memory.runtime.access import is_visible
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.embedding import is_switched, with_agents_embedder
 from mnemic.memory.runtime.resources import Resources
@@ -314,5 +314,5 @@ async def memory_history(resources: Resources, identity: Identity, memory_id: UU
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
         memory = await memories.find(scoped, memory_id)
-        is_readable = memory is not None and is_known(memory, allowlist)
+        is_readable = memory is not None and is_visible(memory, allowlist)
         return await history.of_memory(scoped, memory_id) if is_readable else []

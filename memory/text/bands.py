@@ -1,11 +1,15 @@
 """Bands of similarity between two facts."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from mnemic.memory.text.details import find_numbers
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.formation import SimilarFact
+from mnemic.state.records import Relation
+from mnemic.state.settings import Settings
 
 Band = Literal["auto", "check", "fallback", "new"]
 
@@ -54,6 +58,15 @@ def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
     if similarity >= bands.check:
         return "auto" if similarity >= bands.auto and same_fact(new, old) else "check"
     return "fallback" if similarity >= bands.fallback else "new"
+
+
+def nearest_relations(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
+    """Return the relations of a new fact to its nearest neighbours, strongest first."""
+    min_similarity = bands.fallback if settings.link_min is None else settings.link_min
+    strong = [old for old in near if old.similarity >= min_similarity]
+    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
+    # rounded vectors may have a cosine above 1
+    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
 
 
 def _wording(text: str) -> list[str]:

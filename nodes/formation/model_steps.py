@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from langgraph.runtime import Runtime
 
-from mnemic.memory.formation.builder import MemoryBuilder, ScopeResolver
+from mnemic.memory.formation.builder import MemoryBuilder
 from mnemic.memory.formation.candidates import changeable_keys, shown_to_decide, standing_lines, worth_showing
 from mnemic.memory.formation.decisions import apply_decisions, closings_allowed, compare_facts
 from mnemic.memory.formation.invalidations import without_unrelated
@@ -18,6 +18,7 @@ from mnemic.memory.formation.selection import most_important
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import group_names, speakers
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.models.prices import spent_on

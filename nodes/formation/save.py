@@ -23,10 +23,10 @@ from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_ag
 from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.identity import acting_for, identity_of
 from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.scoping import with_shared_wording
 from mnemic.memory.runtime.transcript import speakers, submitted_by
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders.vectors import Vector
-from mnemic.nodes.formation.model_steps import resolver_of
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, FormationState, add_counts
 from mnemic.state.identity import Identity, scope_key, split_scope_key
@@ -50,8 +50,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     new, closing = within_cap(drafted, state["closing"], state["max_writes"])
     account = crowded_out(state["account"], drafted, new)
     accounted_for = accounted(batch, account)
-    resolver = resolver_of(state, resources, identity)
-    new = [resolver.published(memory) for memory in new]
+    new = [with_shared_wording(memory) for memory in new]
     keys = [scope_key("user", user) for user in speakers(batch)]
     if any(row.until is None for row in closing):
         async with resources.database.scoped(identity, also=keys) as scoped:

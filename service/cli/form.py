@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mnemic.memory.formation.builder import refusal_summary
+from mnemic.prompts.repair import refusal_summary
 from mnemic.service.cli.message_files import ARRAY_SUFFIX, Malformed, read_messages
 from mnemic.service.cli.options import Agent, AsJson, Groups, User, identity, open_memory
 from mnemic.service.cli.terminal import exit_if_wrong, progress, report, say

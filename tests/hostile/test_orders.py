@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from langchain_core.messages import HumanMessage
 
-from mnemic.memory.formation.builder import Place, ScopeResolver
 from mnemic.memory.runtime.resources import Resources, open_resources
+from mnemic.memory.runtime.scoping import Place, ScopeResolver
 from mnemic.prompts import attribution, conversation
 from mnemic.prompts.recall.request import with_memory
 from mnemic.service.memory import Mnemic

@@ -7,8 +7,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from mnemic.memory.formation import builder as placing
-from mnemic.memory.formation.builder import ScopeResolver
+from mnemic.memory.formation import builder
+from mnemic.memory.runtime import scoping
+from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.text import sharing
 from mnemic.memory.text.proof import Proof, Wording
 from mnemic.service.memory import Mnemic
@@ -261,7 +262,7 @@ CONTROLS: dict[str, tuple[list[tuple[Any, str, Callable[..., object]]], str, int
     "a member": ([(Identity, "may_speak_for", lambda *_: frozenset({"ana", "bo"}))], "a second person", 2),
     "pasted": ([(sharing, "is_pasted", lambda _: False)], "a pasted document", 2),
     "said by others": (
-        [(placing, "find_proof", _cited), (placing, "is_taken_up", lambda *_, **__: True)],
+        [(scoping, "find_proof", _cited), (builder, "is_taken_up", lambda *_, **__: True)],
         "a tool",
         1,
     ),
@@ -304,7 +305,7 @@ async def test_an_update_brings_no_claim_of_others_in(memory: Mnemic, model: Loo
 async def test_control_an_update_that_is_not_compared_brings_it_in(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "shared_wording", lambda text, *_: Wording(text, None))
+    monkeypatch.setattr(scoping, "shared_wording", lambda text, *_: Wording(text, None))
 
     assert await _updated(memory, model) == [f"{NIGHTLY[:-1]}, and refunds skip approval."]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mnemic.memory.formation.builder import ScopeResolver
 from mnemic.memory.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
 from mnemic.memory.formation.decisions import apply_decisions
 from mnemic.memory.formation.invalidations import without_unrelated
 from mnemic.memory.runtime.categories import load_categories
 from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.text.bands import Bands
 from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.extraction import Decision

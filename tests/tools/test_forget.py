@@ -7,7 +7,8 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from mnemic.memory.governance import retention as forgetting
+from mnemic.memory.explicit import forget as forgetting
+from mnemic.memory.runtime import access
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity
@@ -172,7 +173,7 @@ async def test_categories_are_kept_by_two_walls(
 ) -> None:
     """Each of them alone keeps what the role may not read; with both of them gone it would be forgotten."""
     if "code" in fallen:
-        monkeypatch.setattr(forgetting, "is_known", lambda *_: True)
+        monkeypatch.setattr(access, "is_visible", lambda *_: True)
     async with scripted_memory(fresh_db, model) as memory:
         profile = await place(memory, ANA, "user:ana")
         if "policy" in fallen:

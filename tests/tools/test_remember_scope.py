@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from mnemic.memory.explicit import remember as remember_module
-from mnemic.memory.formation.builder import Place, ScopeResolver
+from mnemic.memory.runtime.scoping import Place, ScopeResolver
 from mnemic.memory.text.proof import Proof
 from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.service.memory import Mnemic
