@@ -39,7 +39,7 @@ async def read_context(state: RecallState, resources: Resources, runtime: Runtim
     """Reads what is always in context, and what changed since the session was told last, in one transaction."""
     request, identity = validate(RecallInput, state), identity_of(runtime)
     allowlist = resources.categories.of_role(identity.role)
-    async with resources.database.scoped(identity, categories=allowlist.categories, for_recall=True) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories, for_recall=True) as scoped:
         part = await read_standing(scoped, resources, allowlist)
         settings = resources.settings.overridden_for_recall(part.overrides)
         changes = await _changes(scoped, settings, standing=allowlist.standing)
@@ -104,7 +104,7 @@ async def _search(
     chosen = await with_agents_embedder(resources, identity, for_recall=True)
     vector = await _vector(chosen, request.query)
     allowed = resources.categories.of_role(identity.role).categories
-    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+    async with resources.database.transaction(identity, categories=allowed, for_recall=True) as scoped:
         found = await search_memories(scoped, search_setup(chosen, settings), request, vector, allowed)
         if await is_switched(resources, chosen, scoped):
             return None

@@ -188,7 +188,7 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
 
 async def configure(pooler: str, connection: TimeoutConnection) -> None:
     """Makes a new connection ready, as the setting of poolers says."""
-    await connection.set_autocommit(True)  # a transaction lasts exactly as long as scoped()
+    await connection.set_autocommit(True)  # a transaction lasts exactly as long as tx()
     if pooler == "transaction" or (pooler == "auto" and await is_pooled(connection)):
         # the next transaction may meet a server connection that lacks the statement, or has another's of that name
         connection.prepare_threshold = None

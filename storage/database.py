@@ -1,4 +1,4 @@
-"""`scoped()` and its like, the only ways to a connection. No model is called while one is held."""
+"""`transaction()` and its like, the only ways to a connection. No model is called while one is held."""
 
 import asyncio
 import math
@@ -153,7 +153,7 @@ class Database:
             await self.pool.close()
 
     @asynccontextmanager
-    async def scoped(
+    async def transaction(
         self, identity: Identity, *, for_recall: bool = False, **within: Unpack[TransactionScope]
     ) -> AsyncIterator[ScopedTransaction]:
         """A transaction in which only the identity's scope keys exist; commits at the end, rolls back on an error.
@@ -185,7 +185,7 @@ class Database:
         if identity.session_id and identity.user_id and not administers:
             begin += _STORED_SESSION
             scope |= {"session_id": identity.session_id, "user_id": identity.user_id}
-        async with queued, self._transaction(patience, begin, answers, **scope) as connection:
+        async with queued, self._open_transaction(patience, begin, answers, **scope) as connection:
             stored = answers[0] if answers else identity.session_id
             tx = ScopedTransaction(connection, identity, keys, stored, limits["lock"], limits["head"])
             if stored != identity.session_id:
@@ -206,16 +206,16 @@ class Database:
 
         Args:
             act: reads and writes through its `ScopedTransaction` and does nothing else, for it may run more than once.
-            within: as for `scoped`.
+            within: as for `tx`.
 
         Raises:
-            MnemicError: as `scoped` does.
+            MnemicError: as `tx` does.
         """
         tried = 0
         while True:
             try:
-                async with self.scoped(identity, **within) as scoped:
-                    return await act(scoped)
+                async with self.transaction(identity, **within) as tx:
+                    return await act(tx)
             except MnemicError as error:
                 if error.sqlstate not in _RETRIED or tried == RETRIES:
                     raise
@@ -231,11 +231,11 @@ class Database:
             at_once: all statements see the same moment; for whoever opens transactions in it, which are savepoints.
 
         Raises:
-            MnemicError: as `scoped` does.
+            MnemicError: as `tx` does.
         """
         patience = self.settings.statement_timeout_seconds
         if at_once:
-            async with self._transaction(patience, _THREADS_AT_ONCE, threads=prefix) as connection:
+            async with self._open_transaction(patience, _THREADS_AT_ONCE, threads=prefix) as connection:
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
         # up to its end a pipeline is one transaction, which costs no exchange for its BEGIN and COMMIT
@@ -252,13 +252,13 @@ class Database:
 
         Raises:
             DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
-            MnemicError: as `scoped` does.
+            MnemicError: as `tx` does.
         """
         patience = self.settings.statement_timeout_seconds
-        return self._transaction(patience, _CATALOG, idle=_milliseconds(CATALOG_IDLE_SECONDS))
+        return self._open_transaction(patience, _CATALOG, idle=_milliseconds(CATALOG_IDLE_SECONDS))
 
     @asynccontextmanager
-    async def _transaction(
+    async def _open_transaction(
         self, patience: float, begin: LiteralString, answers: list[str] | None = None, **values: str
     ) -> AsyncIterator[AsyncConnection]:
         """Commit at the end; after an error the pool rolls back.

@@ -41,19 +41,19 @@ class AgentToMove(NamedTuple):
     entries: int
 
 
-async def are_due(scoped: ScopedTransaction) -> bool:
+async def are_due(tx: ScopedTransaction) -> bool:
     """Return whether an entry of the visible scope keys may be embedded now."""
-    return bool(await scoped.tuples(_SQL["are_due"], {}))
+    return bool(await tx.tuples(_SQL["are_due"], {}))
 
 
-async def claim(scoped: ScopedTransaction, *, most: int) -> list[PendingText]:
+async def claim(tx: ScopedTransaction, *, most: int) -> list[PendingText]:
     """Return the texts that have waited longest for a vector, and let no other caller claim them for a while."""
-    claimed = await scoped.tuples(_SQL["claim"], {"most": most})
-    return await _texts(scoped, claimed)
+    claimed = await tx.tuples(_SQL["claim"], {"most": most})
+    return await _texts(tx, claimed)
 
 
 async def fill(
-    scoped: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
+    tx: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
 ) -> int:
     """Store the vectors and return their number. A text that was changed or erased meanwhile gets none.
 
@@ -61,34 +61,34 @@ async def fill(
         vectors: of the texts, in order; None for a text that the model refuses, which waits longer each time.
         model: name of the embedding model.
     """
-    rows = await scoped.tuples(_SQL["fill"], _filling(texts, vectors, model))
+    rows = await tx.tuples(_SQL["fill"], _filling(texts, vectors, model))
     return sum(is_filled for (is_filled,) in rows)
 
 
-async def release(scoped: ScopedTransaction, claimed: Sequence[PendingText | ClaimedEntry]) -> None:
+async def release(tx: ScopedTransaction, claimed: Sequence[PendingText | ClaimedEntry]) -> None:
     """Let claimed entries of the visible scope keys be embedded now."""
     values = {"ids": [entry.item_id for entry in claimed], "pieces": [entry.piece for entry in claimed]}
-    await scoped.execute(_SQL["release"], values)
+    await tx.execute(_SQL["release"], values)
 
 
-async def make_due(scoped: ScopedTransaction) -> None:
+async def make_due(tx: ScopedTransaction) -> None:
     """Let every entry without a vector be embedded now, and forget how often it was refused."""
-    await scoped.execute(_SQL["make_due"], {})
+    await tx.execute(_SQL["make_due"], {})
 
 
-async def count_pending(scoped: ScopedTransaction) -> int:
+async def count_pending(tx: ScopedTransaction) -> int:
     """Return the number of entries of the visible scope keys that wait for a vector."""
-    ((pending,),) = await scoped.tuples(_SQL["count_pending"], {})
+    ((pending,),) = await tx.tuples(_SQL["count_pending"], {})
     return int(pending)
 
 
-async def _texts(scoped: ScopedTransaction, claimed: Sequence[tuple[Any, ...]]) -> list[PendingText]:
+async def _texts(tx: ScopedTransaction, claimed: Sequence[tuple[Any, ...]]) -> list[PendingText]:
     values = {
         "ids": [entry[0] for entry in claimed],
         "pieces": [entry[1] for entry in claimed],
         "kinds": [entry[2] for entry in claimed],
     }
-    return await scoped.rows(PendingText, _SQL["texts"], values) if claimed else []
+    return await tx.rows(PendingText, _SQL["texts"], values) if claimed else []
 
 
 def _filling(
@@ -132,51 +132,51 @@ async def due_scope_keys(database: Database, now: datetime, limit: int) -> list[
         return await cursor.fetchall()
 
 
-async def searched_model(scoped: ScopedTransaction, model: str, previous: str) -> str | None:
+async def searched_model(tx: ScopedTransaction, model: str, previous: str) -> str | None:
     """Return the former embedder whose vectors are searched; None if the agent has none, or has been moved.
 
     Args:
-        scoped: of the agent.
+        tx: of the agent.
         model: name of the settings' embedder, which may lack the length of its vectors.
         previous: name of the former one, likewise.
     """
-    rows = await scoped.tuples(_SQL["searched_model"], {"model": model, "previous": previous})
+    rows = await tx.tuples(_SQL["searched_model"], {"model": model, "previous": previous})
     return rows[0][0] if rows else None
 
 
-async def begin_move(scoped: ScopedTransaction, model: str) -> None:
+async def begin_move(tx: ScopedTransaction, model: str) -> None:
     """Begin to move the agent to an embedder, or go on with it, if it has vectors of another."""
-    await scoped.call("is_reembedded", model)  # waits for a switch, after which there may be nothing to do
-    for _, main_model, _ in await scoped.call("agents_to_reembed", scoped.identity.agent_id, model):
-        await scoped.execute(_SQL["begin_move"], {"model": model, "main_model": main_model})
+    await tx.call("is_reembedded", model)  # waits for a switch, after which there may be nothing to do
+    for _, main_model, _ in await tx.call("agents_to_reembed", tx.identity.agent_id, model):
+        await tx.execute(_SQL["begin_move"], {"model": model, "main_model": main_model})
 
 
-async def claim_for_move(scoped: ScopedTransaction, model: str, after: ClaimedEntry, most: int) -> list[ClaimedEntry]:
+async def claim_for_move(tx: ScopedTransaction, model: str, after: ClaimedEntry, most: int) -> list[ClaimedEntry]:
     """Return the agent's next entries without a vector of the embedder, in their order; no other caller gets them."""
-    rows = await scoped.call("claim_to_reembed", model, after.item_id, after.piece, most)
+    rows = await tx.call("claim_to_reembed", model, after.item_id, after.piece, most)
     return sorted(ClaimedEntry(*row) for row in rows)
 
 
-async def texts_of(scoped: ScopedTransaction, claimed: Sequence[ClaimedEntry]) -> list[PendingText]:
+async def texts_of(tx: ScopedTransaction, claimed: Sequence[ClaimedEntry]) -> list[PendingText]:
     """Return what was indexed of the entries of the visible scope keys."""
-    return await _texts(scoped, claimed)
+    return await _texts(tx, claimed)
 
 
 async def stage(
-    scoped: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
+    tx: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
 ) -> int:
     """Store vectors beside those that are searched, and return their number; arguments as of `fill`."""
-    rows = await scoped.tuples(_SQL["stage"], _filling(texts, vectors, model))
+    rows = await tx.tuples(_SQL["stage"], _filling(texts, vectors, model))
     return sum(is_filled for (is_filled,) in rows)
 
 
-async def switch(scoped: ScopedTransaction, model: str) -> bool:
+async def switch(tx: ScopedTransaction, model: str) -> bool:
     """Search the agent by the vectors of the embedder from now on; False if some are still to be made."""
-    ((is_complete,),) = await scoped.call("is_reembedded", model)
+    ((is_complete,),) = await tx.call("is_reembedded", model)
     if not is_complete:
         return False
     switched = 0
-    while changed := (await scoped.call("switch_vectors", model, _SWITCH_SIZE))[0][0]:
+    while changed := (await tx.call("switch_vectors", model, _SWITCH_SIZE))[0][0]:
         switched += changed
-    await scoped.execute(_SQL["end_move"], {"model": model, "switched": switched > 0})
+    await tx.execute(_SQL["end_move"], {"model": model, "switched": switched > 0})
     return True

@@ -75,19 +75,19 @@ async def erase(
 
 async def preview(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
     """What `erase` would take and leave: its plan, which is not kept."""
-    async with database.scoped(who) as scoped:
-        begun = await _begin(scoped, keys)
+    async with database.transaction(who) as tx:
+        begun = await _begin(tx, keys)
         if begun is None:
             return Erasure()
         for part in _parts(ids or ()):
-            await scoped.call("plan_erasure", begun.id, keys, part)
+            await tx.call("plan_erasure", begun.id, keys, part)
         if ids is None or begun.is_whole:
-            await scoped.call("plan_person", begun.id)
-        while await _number(scoped, "follow_erasure", begun.id, _FOLLOWED):
+            await tx.call("plan_person", begun.id)
+        while await _number(tx, "follow_erasure", begun.id, _FOLLOWED):
             pass
         values = {"id": begun.id, "keys": keys}
-        found = await scoped.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
-        await scoped.connection.rollback()
+        found = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
+        await tx.connection.rollback()
     return Erasure(
         goes_on_from=begun.goes_on_from,
         going=tuple(item for item in found if item.stays is None),
@@ -115,7 +115,7 @@ class _Work:
 
     async def call(self, function: LiteralString, *values: object) -> int:
         """What a function makes of the erasure, in a transaction of its own."""
-        return await self.database.write(self.who, lambda scoped: _number(scoped, function, self.id, *values))
+        return await self.database.write(self.who, lambda tx: _number(tx, function, self.id, *values))
 
     async def carry_out(self) -> None:
         """All that is planned: nothing goes before it is known what it went into."""
@@ -127,17 +127,17 @@ class _Work:
             if self.progress:
                 self.progress(len(self.gone), max(0, left - len(gone)))
 
-    async def _step(self, scoped: ScopedTransaction) -> list[tuple[Any, ...]]:
-        return await scoped.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
+    async def _step(self, tx: ScopedTransaction) -> list[tuple[Any, ...]]:
+        return await tx.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
 
 
-async def _begin(scoped: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
-    found = await scoped.call("begin_erasure", keys)
+async def _begin(tx: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
+    found = await tx.call("begin_erasure", keys)
     return _Begun(*found[0]) if found else None
 
 
-async def _number(scoped: ScopedTransaction, function: LiteralString, *values: object) -> int:
-    ((number,),) = await scoped.call(function, *values)
+async def _number(tx: ScopedTransaction, function: LiteralString, *values: object) -> int:
+    ((number,),) = await tx.call(function, *values)
     return int(number or 0)
 
 
@@ -148,14 +148,14 @@ class DuePurges(NamedTuple):
     memories: int
 
 
-async def due_purges(scoped: ScopedTransaction, after: timedelta | None) -> DuePurges:
+async def due_purges(tx: ScopedTransaction, after: timedelta | None) -> DuePurges:
     """Return how many of the agent's messages lose their words in a purge, and how many memories are erased.
 
     Args:
-        scoped: of the agent.
+        tx: of the agent.
         after: time since a memory's expiry; None if no memory is purged.
     """
-    (row,) = await scoped.call("due_purges", after)
+    (row,) = await tx.call("due_purges", after)
     return DuePurges(*row)
 
 
@@ -172,8 +172,8 @@ async def purge_expired(
     """
     purged = [UUID(int=0)]
 
-    async def act(scoped: ScopedTransaction) -> list[UUID]:
-        rows = await scoped.call_with_head("purge_expired", after, run_id, uuid4(), who.actor, purged[-1], _STEP)
+    async def act(tx: ScopedTransaction) -> list[UUID]:
+        rows = await tx.call_with_head("purge_expired", after, run_id, uuid4(), who.actor, purged[-1], _STEP)
         return [item for (item,) in rows]
 
     while more := await database.write(who, act, administers=run_id is None):

@@ -23,36 +23,36 @@ _SQL = load_statements("history")
 MAX_NAMED = 20
 
 
-async def of_memory(scoped: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
+async def of_memory(tx: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
     """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
-    return await scoped.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id}, for_host=True)
+    return await tx.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id}, for_host=True)
 
 
-async def done_today(scoped: ScopedTransaction, *reasons: str) -> int:
+async def done_today(tx: ScopedTransaction, *reasons: str) -> int:
     """Operations for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
-    who = scoped.identity
+    who = tx.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
-    ((count,),) = await scoped.tuples(_SQL["done_today"], values)
+    ((count,),) = await tx.tuples(_SQL["done_today"], values)
     return int(count)
 
 
-async def problems(scoped: ScopedTransaction) -> list[AuditProblem]:
+async def problems(tx: ScopedTransaction) -> list[AuditProblem]:
     """As administrator: all that is wrong with the agent's history, by revision.
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
     """
-    return await scoped.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
+    return await tx.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
-async def head(scoped: ScopedTransaction) -> Head:
+async def head(tx: ScopedTransaction) -> Head:
     """The newest row of the agent's history; where there is none, what the first one will follow."""
-    found = await scoped.rows(Head, _SQL["head"], {})
-    return found[0] if found else Head(revision=0, hash=first_hash(scoped.identity.agent_id))
+    found = await tx.rows(Head, _SQL["head"], {})
+    return found[0] if found else Head(revision=0, hash=first_hash(tx.identity.agent_id))
 
 
-async def hashes(scoped: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
+async def hashes(tx: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
-    return dict(await scoped.tuples(_SQL["hashes"], {"revisions": list(revisions)}))
+    return dict(await tx.tuples(_SQL["hashes"], {"revisions": list(revisions)}))
 
 
 async def agents(database: Database) -> list[str]:
@@ -61,22 +61,22 @@ async def agents(database: Database) -> list[str]:
         return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
 
 
-async def exported(scoped: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
+async def exported(tx: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
-    return await scoped.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})
+    return await tx.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})
 
 
 async def operations(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
+    tx: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
-    session_id = await scoped.find_session(session_id)
+    session_id = await tx.find_session(session_id)
     values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
-    return await scoped.rows(Operation, _SQL["operations"], values, for_host=True)
+    return await tx.rows(Operation, _SQL["operations"], values, for_host=True)
 
 
 async def operations_in(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     keys: Sequence[str] | None,
     *,
     session_id: str | None = None,
@@ -87,12 +87,12 @@ async def operations_in(
     """Return the operations that agents did in a session since a moment, of a refinement or of a maintenance run."""
     values = {
         "keys": keys,
-        "session_id": await scoped.find_session(session_id),
+        "session_id": await tx.find_session(session_id),
         "since": since,
         "refinement_id": refinement_id,
         "run_id": None if run_id is None else str(run_id),
     }
-    return [op_id for (op_id,) in await scoped.tuples(_SQL["operations_in"], values)]
+    return [op_id for (op_id,) in await tx.tuples(_SQL["operations_in"], values)]
 
 
 class Shared(NamedTuple):
@@ -106,19 +106,19 @@ class Shared(NamedTuple):
     memory_ids: list[UUID]
 
 
-async def shared_by(scoped: ScopedTransaction, actor: str) -> Shared:
+async def shared_by(tx: ScopedTransaction, actor: str) -> Shared:
     """The operations, the scope keys and the memories."""
-    rows = await scoped.call("shared_by", actor)
+    rows = await tx.call("shared_by", actor)
     return Shared(
         actor=actor,
         ops=sorted({op_id for op_id, *_ in rows}),
-        scope_keys=tuple(sorted(key for (key,) in await scoped.call("keys_of_words", actor))),
+        scope_keys=tuple(sorted(key for (key,) in await tx.call("keys_of_words", actor))),
         memory_ids=sorted({memory_id for *_, ids in rows for memory_id in ids}),
     )
 
 
 async def plan_undo(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     keys: Sequence[str] | None,
     ops: Sequence[UUID],
     *,
@@ -134,17 +134,17 @@ async def plan_undo(
     Raises:
         UnknownOperationError: there are none, or one that changed no memory of these scope keys.
     """
-    plan = await _plan(scoped, keys, ops, _undoing(keys, ops, cascade=cascade))
+    plan = await _plan(tx, keys, ops, _undoing(keys, ops, cascade=cascade))
     if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
         raise UnknownOperationError
     return plan
 
 
-async def plan_unshare(scoped: ScopedTransaction, shared: Shared, *, cascade: bool) -> Plan:
+async def plan_unshare(tx: ScopedTransaction, shared: Shared, *, cascade: bool) -> Plan:
     """Return the plan that takes back what an actor has shared, and hides it from the past that others read."""
     request = _undoing(shared.scope_keys, shared.ops, cascade=cascade) | {"unshared_by": shared.actor}
     request["only"] = [str(memory_id) for memory_id in shared.memory_ids]
-    return await _plan(scoped, shared.scope_keys, shared.ops, request)
+    return await _plan(tx, shared.scope_keys, shared.ops, request)
 
 
 def _undoing(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> dict[str, Any]:
@@ -154,31 +154,31 @@ def _undoing(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) 
     return {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
 
 
-async def plan_restore(scoped: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
+async def plan_restore(tx: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
     """What giving a scope key back the memories that it had at a moment means; reads only.
 
     Raises:
         InvalidInputError: the history has not come so far, or the revision lies within an operation, which is
             restored whole or not at all.
     """
-    revision = await revision_of(scoped, key, moment)
-    ((is_divided,),) = await scoped.tuples(_SQL["divided"], {"key": key, "revision": revision})
+    revision = await revision_of(tx, key, moment)
+    ((is_divided,),) = await tx.tuples(_SQL["divided"], {"key": key, "revision": revision})
     if is_divided:
         raise InvalidInputError(
             f"{revision} lies within an operation: name its last_revision, or what is before its first_revision"
         )
-    return await _plan(scoped, None if administers else [key], None, {"revision": revision, "key": key})
+    return await _plan(tx, None if administers else [key], None, {"revision": revision, "key": key})
 
 
 async def _plan(
-    scoped: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
+    tx: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
 ) -> Plan:
-    rows = await scoped.call("plan_rollback", keys, ops, Jsonb(request))
+    rows = await tx.call("plan_rollback", keys, ops, Jsonb(request))
     return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
 
 
 async def take_step(
-    scoped: ScopedTransaction, plan: Plan, step: Sequence[PlanRow], *, op_id: UUID, whole: UUID | None, left: int
+    tx: ScopedTransaction, plan: Plan, step: Sequence[PlanRow], *, op_id: UUID, whole: UUID | None, left: int
 ) -> bool:
     """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
 
@@ -189,37 +189,37 @@ async def take_step(
     changed = [row for row in step if row.part == "change"]
     changes = [[getattr(row, name) for row in changed] for name in ("memory_id", "version", "revision", "is_orphan")]
     links = [row.revision for row in step if row.part == "relation"]
-    ((is_done,),) = await scoped.call_with_head(
-        "roll_back", plan.keys, *changes, links, Jsonb(plan.request), whole, left, op_id, scoped.identity.actor
+    ((is_done,),) = await tx.call_with_head(
+        "roll_back", plan.keys, *changes, links, Jsonb(plan.request), whole, left, op_id, tx.identity.actor
     )
     return bool(is_done)
 
 
-async def revision_of(scoped: ScopedTransaction, key: str, moment: int | datetime) -> int:
+async def revision_of(tx: ScopedTransaction, key: str, moment: int | datetime) -> int:
     """The revision that a moment means: itself, or where the scope key's history stood at that time.
 
     Raises:
         InvalidInputError: the history has not come so far.
     """
     if isinstance(moment, datetime):
-        ((revision,),) = await scoped.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
+        ((revision,),) = await tx.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
         return int(revision)
-    newest = (await head(scoped)).revision
+    newest = (await head(tx)).revision
     if moment > newest:
         raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
     return moment
 
 
-async def as_of(scoped: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
+async def as_of(tx: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
     """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
-    revision = await revision_of(scoped, key, moment)
+    revision = await revision_of(tx, key, moment)
     values = {"key": key, "revision": revision, "with_closed": with_closed}
-    return await scoped.rows(Memory, _SQL["as_of"], values, for_host=True)
+    return await tx.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
-async def as_of_blind(scoped: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
+async def as_of_blind(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
-    revision = await revision_of(scoped, key, moment)
-    return await scoped.rows(
+    revision = await revision_of(tx, key, moment)
+    return await tx.rows(
         PastMemory, "select * from as_of_blind(%(key)s, %(revision)s)", {"key": key, "revision": revision}
     )

@@ -24,41 +24,41 @@ _PART, _PART_CHARS = 500, 1_000_000
 _INBOX_FIGURES = ("pending", "quarantined", "session_messages", "idle")
 
 
-async def observe(scoped: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
+async def observe(tx: ScopedTransaction, session_id: str, messages: Sequence[Message]) -> Observed:
     """Store the messages that the session does not have yet.
 
     Raises:
         ConcurrentChangeError: another person began a session of this id meanwhile; the transaction must not go on.
     """
-    user_id = scoped.identity.user_id
-    people = {user_id, *scoped.identity.members, *(message.user_id for message in messages)}
+    user_id = tx.identity.user_id
+    people = {user_id, *tx.identity.members, *(message.user_id for message in messages)}
     entering = {"session_id": session_id, "user_id": user_id, "people": sorted(filter(None, people))}
-    await scoped.execute(_SQL["enter_session"], entering)
-    messages = [_as_stored(message, scoped) for message in messages]
+    await tx.execute(_SQL["enter_session"], entering)
+    messages = [_as_stored(message, tx) for message in messages]
     accepted = pending = 0
     for part in _parts(messages):
         rows = [_row(message) for message in part]
         values = {
             "session_id": session_id,
             "messages": json.dumps(rows, default=str),
-            "identity": Jsonb(_host_fields(scoped.identity)),
+            "identity": Jsonb(_host_fields(tx.identity)),
             "user_id": user_id,
         }
-        ((new, pending, edited, is_admitted),) = await scoped.tuples(_SQL["observe"], values)
+        ((new, pending, edited, is_admitted),) = await tx.tuples(_SQL["observe"], values)
         if not is_admitted:
             raise serialization_failure()
         accepted += new
         # of several under one id the first counts
         contents = {message.id: message.content for message in reversed(part)}
         for message_id in edited:
-            edit = {"id": message_id, "content": contents[message_id], "submitted_by": scoped.identity.actor}
-            await scoped.execute(_SQL["edit"], {"session_id": session_id, **edit})
+            edit = {"id": message_id, "content": contents[message_id], "submitted_by": tx.identity.actor}
+            await tx.execute(_SQL["edit"], {"session_id": session_id, **edit})
     return Observed(accepted=accepted, pending=pending)
 
 
-def _as_stored(message: Message, scoped: ScopedTransaction) -> Message:
+def _as_stored(message: Message, tx: ScopedTransaction) -> Message:
     """Return the message with an id of its own if the session is stored under another id."""
-    stored = scoped.stored_session_id
+    stored = tx.stored_session_id
     if stored is None or stored == message.session_id:
         return message
     parent = uuid5(message.attached_to, stored) if message.attached_to else None
@@ -90,7 +90,7 @@ def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 async def read_inbox(
-    scoped: ScopedTransaction, session_id: str, *, most: int, quarantined: bool = False, skip: int = 0
+    tx: ScopedTransaction, session_id: str, *, most: int, quarantined: bool = False, skip: int = 0
 ) -> Inbox:
     """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
 
@@ -100,7 +100,7 @@ async def read_inbox(
         skip: so many of them are passed over, and counted from the oldest again beyond the last.
     """
     values = {"session_id": session_id, "most": most, "quarantined": quarantined, "skip": skip}
-    rows = await scoped.rows(dict, _SQL["pending"], values)
+    rows = await tx.rows(dict, _SQL["pending"], values)
     figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
     rows = [row for row in rows if row["id"]]
     times = plausible_times((row["said_at"], row.pop("observed_at")) for row in rows)
@@ -111,12 +111,12 @@ async def read_inbox(
     return Inbox(messages=tuple(messages), **figures[0])
 
 
-async def quarantined(scoped: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
+async def quarantined(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
     """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
-    await scoped.execute(_SQL["quarantined"], {"ids": sorted(message_ids)})
+    await tx.execute(_SQL["quarantined"], {"ids": sorted(message_ids)})
 
 
-async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
+async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
     """Marks messages as formed by this operation.
 
     Args:
@@ -130,37 +130,37 @@ async def settle(scoped: ScopedTransaction, op_id: UUID, messages: Sequence[Mess
     read = {message.id: message.content for message in sorted(messages, key=lambda message: message.id)}
     digests = [sha256(content.encode()).digest() for content in read.values()]
     values = {"op_id": op_id, "ids": list(read), "digests": digests, "read_revision": read_revision}
-    if len(await scoped.tuples(_SQL["settle"], values)) != len(read):
+    if len(await tx.tuples(_SQL["settle"], values)) != len(read):
         raise ConcurrentChangeError(
             "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"
         )
 
 
-async def forget_later(scoped: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
+async def forget_later(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
     """Lets the words of messages go so long after now, which `forget_due` does."""
-    await scoped.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
+    await tx.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
 
 
-async def forget_due(scoped: ScopedTransaction) -> int:
+async def forget_due(tx: ScopedTransaction) -> int:
     """Takes the words of the agent's messages whose time has come, the oldest of them; of how many."""
-    ((gone,),) = await scoped.call_with_head("forget_messages", _PART)
+    ((gone,),) = await tx.call_with_head("forget_messages", _PART)
     return int(gone)
 
 
-async def listed(scoped: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
+async def listed(tx: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
     """Return the messages of the visible scope keys that still have their words, newest first."""
-    values = {"session_id": await scoped.find_session(session_id), "most": most}
-    return await scoped.rows(Message, _SQL["listed"], values, for_host=True)
+    values = {"session_id": await tx.find_session(session_id), "most": most}
+    return await tx.rows(Message, _SQL["listed"], values, for_host=True)
 
 
-async def counted(scoped: ScopedTransaction, session_id: str | None) -> int:
+async def counted(tx: ScopedTransaction, session_id: str | None) -> int:
     """Return how many messages of the visible scope keys still have their words."""
-    session_id = await scoped.find_session(session_id)
-    ((count,),) = await scoped.tuples(_SQL["counted"], {"session_id": session_id})
+    session_id = await tx.find_session(session_id)
+    ((count,),) = await tx.tuples(_SQL["counted"], {"session_id": session_id})
     return int(count)
 
 
-async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
+async def index_messages(tx: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
     """Makes kept messages searchable, piece by piece."""
     values = {
         "model": model,
@@ -169,4 +169,4 @@ async def index_messages(scoped: ScopedTransaction, model: str, texts: Sequence[
         "texts": [text.text for text in texts],
         "vectors": half_vectors(text.vector for text in texts),
     }
-    await scoped.execute(_SQL["index_messages"], values)
+    await tx.execute(_SQL["index_messages"], values)

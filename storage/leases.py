@@ -16,38 +16,38 @@ _SQL = load_statements("leases")
 Failure = Literal["unusable", "unavailable", "interrupted"]
 
 
-async def claim(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
+async def claim(tx: ScopedTransaction, lease: Lease, settings: Settings, *, forced: bool) -> int | None:
     """Takes the work up.
 
     Returns:
         How many runs on it brought nothing usable so far; None where somebody holds it, or it waits and nobody insists.
     """
     values = {**lease._asdict(), "seconds": settings.lease_seconds, "forced": forced}
-    claimed = await scoped.tuples(_SQL["claim"], values)
+    claimed = await tx.tuples(_SQL["claim"], values)
     return int(claimed[0][0]) if claimed else None
 
 
-async def renew(scoped: ScopedTransaction, lease: Lease, settings: Settings) -> bool:
+async def renew(tx: ScopedTransaction, lease: Lease, settings: Settings) -> bool:
     """Holds the work for as long again; False where the lease has passed to somebody else, or has expired."""
-    return bool(await scoped.tuples(_SQL["renew"], {**lease._asdict(), "seconds": settings.lease_seconds}))
+    return bool(await tx.tuples(_SQL["renew"], {**lease._asdict(), "seconds": settings.lease_seconds}))
 
 
-async def waits_for(scoped: ScopedTransaction, lease: Lease) -> Waits:
+async def waits_for(tx: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
-    return "backoff" if (True,) in await scoped.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
+    return "backoff" if (True,) in await tx.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
 
 
-async def reset_attempts(scoped: ScopedTransaction, lease: Lease) -> None:
+async def reset_attempts(tx: ScopedTransaction, lease: Lease) -> None:
     """Counts the tries of a held lease anew, for other messages than those that failed."""
-    await scoped.execute(_SQL["reset_attempts"], lease._asdict())
+    await tx.execute(_SQL["reset_attempts"], lease._asdict())
 
 
-async def finish(scoped: ScopedTransaction, lease: Lease) -> None:
+async def finish(tx: ScopedTransaction, lease: Lease) -> None:
     """Ends a lease whose work is done; nothing happens where it has passed to somebody else."""
-    await scoped.execute(_SQL["finish"], lease._asdict())
+    await tx.execute(_SQL["finish"], lease._asdict())
 
 
-async def release_messages(scoped: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
+async def release_messages(tx: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values = {
         **lease._asdict(),
@@ -56,4 +56,4 @@ async def release_messages(scoped: ScopedTransaction, lease: Lease, settings: Se
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,
     }
-    await scoped.execute(_SQL["release_messages"], values)
+    await tx.execute(_SQL["release_messages"], values)

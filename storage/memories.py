@@ -29,7 +29,7 @@ Vectors = Mapping[UUID, Sequence[float] | None]
 
 
 async def insert(
-    scoped: ScopedTransaction, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
+    tx: ScopedTransaction, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
 ) -> set[UUID]:
     """Stores memories with their entries, sources and relations in one statement.
 
@@ -43,44 +43,44 @@ async def insert(
         The ids that were stored; a memory whose twin already lives in its scope key is left out.
     """
     values = {
-        "memories": _as_json(scoped, memories),
-        "actor_id": scoped.identity.actor,
-        "role": scoped.identity.role,
+        "memories": _as_json(tx, memories),
+        "actor_id": tx.identity.actor,
+        "role": tx.identity.role,
         "run_id": run_id,
         "model": model,
         "indexed_kinds": list(INDEXED),
         "vectors": half_vectors(vectors.get(memory.id) for memory in memories),
     }
-    return {memory_id for (memory_id,) in await scoped.tuples(_SQL["insert"], values)}
+    return {memory_id for (memory_id,) in await tx.tuples(_SQL["insert"], values)}
 
 
-async def add_sources(scoped: ScopedTransaction, said_again: Sequence[tuple[UUID, UUID]]) -> None:
+async def add_sources(tx: ScopedTransaction, said_again: Sequence[tuple[UUID, UUID]]) -> None:
     """Lets memories rest on further messages, each of which says again what its memory says."""
     if said_again:
         memory_ids, message_ids = zip(*said_again, strict=True)
-        await scoped.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
+        await tx.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
 
 
-async def twins(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
+async def twins(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
     """The living memories that say the same as these, by the id of the new one."""
-    found = await scoped.rows(ExactDuplicate, _SQL["twins"], {"memories": _as_json(scoped, memories)})
+    found = await tx.rows(ExactDuplicate, _SQL["twins"], {"memories": _as_json(tx, memories)})
     return {twin.new_id: twin for twin in found}
 
 
-def _as_json(scoped: ScopedTransaction, memories: Sequence[NewMemory]) -> str:
+def _as_json(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> str:
     def plain(value: object) -> object:
         return vars(value) if isinstance(value, Relation) else str(value)
 
     rows = []
     for memory in memories:  # asdict would copy each value
-        stored = {"scope_key": scoped.stored_key(memory.scope_key), "utc_offset": offset_minutes(memory.valid_from)}
-        if memory.source_session_id == scoped.identity.session_id:
-            stored["source_session_id"] = scoped.stored_session_id
+        stored = {"scope_key": tx.stored_key(memory.scope_key), "utc_offset": offset_minutes(memory.valid_from)}
+        if memory.source_session_id == tx.identity.session_id:
+            stored["source_session_id"] = tx.stored_session_id
         rows.append({**vars(memory), **stored})
     return json.dumps(rows, default=plain)
 
 
-async def supersede(scoped: ScopedTransaction, changes: Sequence[Supersession]) -> None:
+async def supersede(tx: ScopedTransaction, changes: Sequence[Supersession]) -> None:
     """Closes facts that others replace.
 
     Raises:
@@ -93,43 +93,43 @@ async def supersede(scoped: ScopedTransaction, changes: Sequence[Supersession]) 
         "new_ids": [change.new_id for change in ordered],
         "untils": [change.until for change in ordered],
     }
-    await _all_or_nothing(scoped, "supersede", values, len(ordered))
+    await _all_or_nothing(tx, "supersede", values, len(ordered))
 
 
-async def absorb(scoped: ScopedTransaction, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
+async def absorb(tx: ScopedTransaction, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
     """Takes reflections out of the context and into a consolidation.
 
     Raises:
         ConcurrentChangeError: one of them is no longer unabsorbed.
     """
     values = {"consolidation_id": consolidation_id, "ids": sorted(reflection_ids)}
-    await _all_or_nothing(scoped, "absorb", values, len(reflection_ids))
+    await _all_or_nothing(tx, "absorb", values, len(reflection_ids))
 
 
-async def outdated(scoped: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
+async def outdated(tx: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
     """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first.
 
     Args:
         personal: categories that are a person's own: those who share a scope key are not told of what was in them.
     """
     values = {"keys": [*keys], "personal": sorted(personal)}
-    return await scoped.rows(StaleMemory, _SQL["outdated"], values)
+    return await tx.rows(StaleMemory, _SQL["outdated"], values)
 
 
-async def close_parts(scoped: ScopedTransaction, consolidation_id: UUID, ids: Collection[UUID]) -> None:
+async def close_parts(tx: ScopedTransaction, consolidation_id: UUID, ids: Collection[UUID]) -> None:
     """Closes texts whose place a consolidation takes, which keeps what still holds of them."""
-    await scoped.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
+    await tx.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
 
 
-async def drafts(scoped: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
+async def drafts(tx: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the texts that a model wrote, of the memories of which readers get other words."""
-    return dict(await scoped.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
+    return dict(await tx.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
 
 
-async def as_drafted(scoped: ScopedTransaction, part: ContextPart) -> ContextPart:
+async def as_drafted(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
     """Return what is always in context in the words of the models that wrote it, as formation reads it."""
     memories = [memory for scope in part.scopes for memory in [*scope.texts, *scope.facts]]
-    found = await drafts(scoped, [memory.id for memory in memories])
+    found = await drafts(tx, [memory.id for memory in memories])
     if not found:
         return part
 
@@ -150,18 +150,16 @@ async def as_drafted(scoped: ScopedTransaction, part: ContextPart) -> ContextPar
     return part._replace(scopes=tuple(scopes))
 
 
-async def parts(scoped: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
+async def parts(tx: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
     """Return the reflections that a consolidation has taken in and still holds, oldest first."""
-    return await scoped.rows(Memory, _SQL["parts"], {"id": consolidation_id})
+    return await tx.rows(Memory, _SQL["parts"], {"id": consolidation_id})
 
 
-async def rewrite(
-    scoped: ScopedTransaction, old: Memory | LedgerEntry, content: str, *, draft: str | None = None
-) -> None:
+async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str, *, draft: str | None = None) -> None:
     """Gives a living memory that is always in context other words.
 
     Args:
-        scoped: sees the memory.
+        tx: sees the memory.
         old: the memory as it was read.
         content: its new words.
         draft: text that a model wrote, if readers get other words.
@@ -170,11 +168,11 @@ async def rewrite(
         ConcurrentChangeError: it is not the version that was read.
     """
     values = {"id": old.id, "version": old.version, "content": content, "draft": draft, "kinds": STANDING}
-    await _all_or_nothing(scoped, "rewrite", values, 1)
+    await _all_or_nothing(tx, "rewrite", values, 1)
 
 
 async def standing(
-    scoped: ScopedTransaction, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
+    tx: ScopedTransaction, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
 ) -> ContextPart:
     """What is always in context.
 
@@ -184,9 +182,9 @@ async def standing(
         most: facts at most, the most important and newest of them.
     """
     values = {"kinds": list(kinds), "always": list(always), "most": most}
-    rows = await scoped.rows(dict, _SQL["standing"], values)
+    rows = await tx.rows(dict, _SQL["standing"], values)
     overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
-    found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in scoped.scope_keys}
+    found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in tx.scope_keys}
     for memory in (Memory(**row) for row in rows if row["id"]):
         found.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
     scopes = [
@@ -203,16 +201,14 @@ async def standing(
     return ContextPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
 
 
-async def living(
-    scoped: ScopedTransaction, kinds: Sequence[Kind], *, most: int, with_closed: bool = False
-) -> list[Memory]:
+async def living(tx: ScopedTransaction, kinds: Sequence[Kind], *, most: int, with_closed: bool = False) -> list[Memory]:
     """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
     values = {"kinds": list(kinds), "most": most, "with_closed": with_closed}
-    return await scoped.rows(Memory, _SQL["living"], values, for_host=True)
+    return await tx.rows(Memory, _SQL["living"], values, for_host=True)
 
 
 async def similar(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     scope_keys: Sequence[str],
     vectors: Sequence[Sequence[float] | None],
     *,
@@ -221,11 +217,11 @@ async def similar(
 ) -> list[SimilarFact]:
     """The nearest living facts of each new fact's own scope key, in one statement; none for a fact without a vector."""
     values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": most}
-    return await scoped.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
+    return await tx.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
 
 
 async def candidates(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     facts: Sequence[NewMemory],
     scope_keys: Sequence[Sequence[str]],
     vectors: Sequence[Sequence[float] | None],
@@ -249,31 +245,31 @@ async def candidates(
         for fact, keys in zip(facts, scope_keys, strict=True)
     ]  # fmt: skip
     values = {"facts": json.dumps(given), "vectors": half_vectors(vectors), "model": model, "most": most}
-    return await scoped.rows(SimilarFact, _CANDIDATES, values)
+    return await tx.rows(SimilarFact, _CANDIDATES, values)
 
 
-async def unabsorbed_counts(scoped: ScopedTransaction) -> dict[str, int]:
+async def unabsorbed_counts(tx: ScopedTransaction) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
-    return {scoped.host_session(key): count for key, count in await scoped.tuples(_SQL["unabsorbed"], {})}
+    return {tx.host_session(key): count for key, count in await tx.tuples(_SQL["unabsorbed"], {})}
 
 
-async def find(scoped: ScopedTransaction, memory_id: UUID) -> Memory | None:
+async def find(tx: ScopedTransaction, memory_id: UUID) -> Memory | None:
     """The memory with this id, whatever its state; None where it is not to be seen."""
-    found = await scoped.rows(Memory, _SQL["find"], {"id": memory_id}, for_host=True)
+    found = await tx.rows(Memory, _SQL["find"], {"id": memory_id}, for_host=True)
     return found[0] if found else None
 
 
-async def count_uses(scoped: ScopedTransaction, memory_ids: Collection[UUID]) -> None:
+async def count_uses(tx: ScopedTransaction, memory_ids: Collection[UUID]) -> None:
     """Counts one more use of each; ids that are no memories, or may not be seen, count for nothing."""
-    await scoped.execute(_SQL["count_uses"], {"ids": list(memory_ids)})
+    await tx.execute(_SQL["count_uses"], {"ids": list(memory_ids)})
 
 
-async def make_private(scoped: ScopedTransaction, memory_id: UUID) -> None:
+async def make_private(tx: ScopedTransaction, memory_id: UUID) -> None:
     """Marks a living memory as said in confidence, unless it is protected."""
-    await scoped.execute(_SQL["make_private"], {"id": memory_id})
+    await tx.execute(_SQL["make_private"], {"id": memory_id})
 
 
-async def update(scoped: ScopedTransaction, memory: Memory, request: UpdateRequest) -> None:
+async def update(tx: ScopedTransaction, memory: Memory, request: UpdateRequest) -> None:
     """Change what is known about a memory, not what it says.
 
     Raises:
@@ -281,39 +277,39 @@ async def update(scoped: ScopedTransaction, memory: Memory, request: UpdateReque
     """
     values = {**request.model_dump(), "id": memory.id, "version": memory.version}
     values["tags"] = None if request.tags is None else [*request.tags]
-    await _all_or_nothing(scoped, "update", values, 1)
+    await _all_or_nothing(tx, "update", values, 1)
 
 
-async def see_categories(scoped: ScopedTransaction, categories: Sequence[str] | None) -> None:
+async def see_categories(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
     """For the rest of the transaction these alone, or all: sources of what a role may ask for are of any category."""
     listed = "" if categories is None else array_text(tuple(categories))
-    await scoped.execute(_SQL["see_categories"], {"categories": listed})
+    await tx.execute(_SQL["see_categories"], {"categories": listed})
 
 
-async def forget(scoped: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
+async def forget(tx: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
     """Soft-deletes a memory, and takes out of search the source messages that no other living memory rests on.
 
     Raises:
         ConcurrentChangeError: it is not as it was read.
     """
-    await _all_or_nothing(scoped, "forget", {"id": memory.id, "version": memory.version}, 1)
+    await _all_or_nothing(tx, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
-async def forget_drawn(scoped: ScopedTransaction, memory_id: UUID) -> None:
+async def forget_drawn(tx: ScopedTransaction, memory_id: UUID) -> None:
     """Soft-deletes the unabsorbed reflections of its scope key and the session that rest on this fact's words alone.
 
     Where another living fact was drawn from the same words, they may be about that one, and stay.
     """
-    await scoped.execute(_SQL["forget_drawn"], {"id": memory_id})
+    await tx.execute(_SQL["forget_drawn"], {"id": memory_id})
 
 
-async def set_protection(scoped: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
+async def set_protection(tx: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
     """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
-    who = scoped.identity
-    ((changed,),) = await scoped.call_with_head("set_protection", who.agent_id, memory_id, protected, who.actor)
+    who = tx.identity
+    ((changed,),) = await tx.call_with_head("set_protection", who.agent_id, memory_id, protected, who.actor)
     return None if changed is None else bool(changed)
 
 
-async def _all_or_nothing(scoped: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
-    if len(await scoped.tuples(_SQL[name], values)) != expected:
+async def _all_or_nothing(tx: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
+    if len(await tx.tuples(_SQL[name], values)) != expected:
         raise ConcurrentChangeError

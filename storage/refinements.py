@@ -48,77 +48,75 @@ class Progress(NamedTuple):
     memories_before: int
 
 
-async def begin(scoped: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
+async def begin(tx: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
     """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
     values = {
         "id": claim.id,
         "key": claim.lease.scope_key,
-        "actor": scoped.identity.actor,
+        "actor": tx.identity.actor,
         "target": target,
         "tokens": sum(entry.tokens for entry in ledger),
         "memories": len(ledger),
     }
-    await scoped.execute(_SQL["begin"], values)
+    await tx.execute(_SQL["begin"], values)
 
 
-async def step(scoped: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
+async def step(tx: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
     """Counts a turn before its model is asked, so that one that always breaks off ends too, and holds the session.
 
     Raises:
         RefinementOverError: the session is no longer this run's.
     """
-    if not await leases.renew(scoped, claim.lease, settings):
+    if not await leases.renew(tx, claim.lease, settings):
         raise RefinementOverError
-    return await count(scoped, claim, steps=1)
+    return await count(tx, claim, steps=1)
 
 
-async def count(
-    scoped: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0
-) -> Progress:
+async def count(tx: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0) -> Progress:
     """Adds turns, what the model took, and memories that are taken away; how far the session has come.
 
     Raises:
         RefinementOverError: the session has ended.
     """
     values = {"id": claim.id, "steps": steps, "tokens": tokens, "removed": removed}
-    rows = await scoped.tuples(_SQL["count"], values)
+    rows = await tx.tuples(_SQL["count"], values)
     if not rows:
         raise RefinementOverError
     return Progress(*rows[0])
 
 
-async def begin_act(scoped: ScopedTransaction, claim: Claim, reason: str) -> None:
+async def begin_act(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
     """Opens an operation of a session; as `ScopedTransaction.begin_operation`.
 
     Raises:
         RefinementOverError: the session has ended, or is no longer this run's.
     """
-    ((is_running,),) = await scoped.call_with_head(
-        "begin_refinement_act", claim.id, claim.lease.holder, uuid4(), scoped.identity.actor, reason
+    ((is_running,),) = await tx.call_with_head(
+        "begin_refinement_act", claim.id, claim.lease.holder, uuid4(), tx.identity.actor, reason
     )
     if not is_running:
         raise RefinementOverError
 
 
-async def ledger(scoped: ScopedTransaction) -> list[LedgerEntry]:
+async def ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
     """The core memory of the transaction's scope key, oldest first, numbered from 1."""
-    rows = await scoped.rows(dict, _SQL["ledger"], {"kinds": STANDING})
+    rows = await tx.rows(dict, _SQL["ledger"], {"kinds": STANDING})
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
-async def find(scoped: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
+async def find(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
     values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MAX_FOUND}
-    return [memory_id for (memory_id,) in await scoped.tuples(_SQL["find"], values)]
+    return [memory_id for (memory_id,) in await tx.tuples(_SQL["find"], values)]
 
 
-async def duplicates(scoped: ScopedTransaction, *, remove: bool) -> int:
+async def duplicates(tx: ScopedTransaction, *, remove: bool) -> int:
     """How many memories say exactly what another one says; `remove`: they go, in one operation."""
-    ((found,),) = await scoped.tuples(_SQL["duplicates"], {"remove": remove})
+    ((found,),) = await tx.tuples(_SQL["duplicates"], {"remove": remove})
     return int(found)
 
 
-async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
+async def merge(tx: ScopedTransaction, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
     """Replaces memories by one; None where a living memory says that already.
 
     Raises:
@@ -131,44 +129,44 @@ async def merge(scoped: ScopedTransaction, merged: Sequence[LedgerEntry], catego
         "id": uuid4(),
         "category": category,
         "content": content,
-        "actor_id": scoped.identity.actor,
-        "role": scoped.identity.role,
+        "actor_id": tx.identity.actor,
+        "role": tx.identity.role,
     }
-    if len(await scoped.tuples(_SQL["close_merged"], values)) != len(ordered):
+    if len(await tx.tuples(_SQL["close_merged"], values)) != len(ordered):
         raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
-    rows = await scoped.tuples(_SQL["insert_merged"], values)
+    rows = await tx.tuples(_SQL["insert_merged"], values)
     return rows[0][0] if rows else None
 
 
-async def set_vector(scoped: ScopedTransaction, memory_id: UUID, model: str, vector: Sequence[float]) -> None:
+async def set_vector(tx: ScopedTransaction, memory_id: UUID, model: str, vector: Sequence[float]) -> None:
     """Gives a memory that is searched the vector of its new words."""
     values = {"memory_id": memory_id, "model": model, "vectors": half_vectors([vector])}
-    await scoped.execute(_SQL["set_vector"], values)
+    await tx.execute(_SQL["set_vector"], values)
 
 
-async def protect(scoped: ScopedTransaction, entry: LedgerEntry) -> bool:
+async def protect(tx: ScopedTransaction, entry: LedgerEntry) -> bool:
     """Protects a core memory; False where it is not as it was read."""
-    ((done,),) = await scoped.call("protect_in_refinement", entry.id, entry.version)
+    ((done,),) = await tx.call("protect_in_refinement", entry.id, entry.version)
     return bool(done)
 
 
-async def originals(scoped: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
+async def originals(tx: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
     """What a memory said when the session began; of a merged one all that went into it."""
-    return await scoped.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
+    return await tx.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
 
 
-async def all_originals(scoped: ScopedTransaction, claim: Claim) -> list[Original]:
+async def all_originals(tx: ScopedTransaction, claim: Claim) -> list[Original]:
     """What every memory that the session has touched said when it began."""
-    return await scoped.rows(Original, _SQL["originals"], {"ids": None, "id": claim.id})
+    return await tx.rows(Original, _SQL["originals"], {"ids": None, "id": claim.id})
 
 
-async def done(scoped: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
+async def done(tx: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
     """How many memories a session has dealt with, by what it did, as the history tells it."""
-    return dict(await scoped.tuples(_SQL["done"], {"id": refinement_id}))
+    return dict(await tx.tuples(_SQL["done"], {"id": refinement_id}))
 
 
 async def finish(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     claim: Claim,
     ended: Ended,
     ledger_after: Sequence[LedgerEntry],
@@ -184,17 +182,17 @@ async def finish(
         **{event: counts.get(event, 0) for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")},
         "journal_id": journal_id,
     }
-    await scoped.execute(_SQL["finish"], values)
-    await leases.finish(scoped, claim.lease)
+    await tx.execute(_SQL["finish"], values)
+    await leases.finish(tx, claim.lease)
 
 
-async def running(scoped: ScopedTransaction, key: str) -> Refinement | None:
+async def running(tx: ScopedTransaction, key: str) -> Refinement | None:
     """The session of this scope key that has not ended, if there is one."""
-    return next(iter(await listed(scoped, [key], is_running=True)), None)
+    return next(iter(await listed(tx, [key], is_running=True)), None)
 
 
 async def listed(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     keys: Sequence[str] | None,
     *,
     refinement_id: UUID | None = None,
@@ -207,4 +205,4 @@ async def listed(
         is_running: only those that have not ended.
     """
     values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": most}
-    return await scoped.rows(Refinement, _SQL["listed"], values)
+    return await tx.rows(Refinement, _SQL["listed"], values)

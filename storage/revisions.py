@@ -18,7 +18,7 @@ _KNOWN: Final = 8
 
 
 async def changes(
-    scoped: ScopedTransaction, session_id: str | None, *, standing: bool, since: int | None = None
+    tx: ScopedTransaction, session_id: str | None, *, standing: bool, since: int | None = None
 ) -> Changes:
     """What happened to the visible memories since the session was told last; writes nothing.
 
@@ -32,12 +32,12 @@ async def changes(
         "since": since,
         "standing": standing,
         "explicit": list(EXPLICIT_REASONS) if since is None else [],
-        "reader": reader_of(scoped.identity),
+        "reader": reader_of(tx.identity),
         "events": list(SIGNS),
         "longest": MAX_SENTENCE_LENGTH,  # of a text, twice what is shown: white space is folded later
         "most": MAX_CHANGES,
     }
-    rows = await scoped.tuples(_SQL["changes"], values)
+    rows = await tx.tuples(_SQL["changes"], values)
     if not rows:
         return Changes(since=None, revision=0)  # the agent has no memory yet
     found: list[Change] = []
@@ -67,7 +67,7 @@ async def changes(
     )
 
 
-async def advance(scoped: ScopedTransaction, session_id: str, revision: int, shown: Collection[UUID] = ()) -> None:
+async def advance(tx: ScopedTransaction, session_id: str, revision: int, shown: Collection[UUID] = ()) -> None:
     """Move the session's cursor up to a recall's revision, never backwards, and add the memories that were shown.
 
     Raises:
@@ -75,11 +75,11 @@ async def advance(scoped: ScopedTransaction, session_id: str, revision: int, sho
     """
     values = {
         "session_id": session_id,
-        "reader": reader_of(scoped.identity),
+        "reader": reader_of(tx.identity),
         "revision": revision,
         "shown": sorted(shown),
     }
-    ((head,),) = await scoped.tuples(_SQL["advance"], values)
+    ((head,),) = await tx.tuples(_SQL["advance"], values)
     if head < revision:
         raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
 

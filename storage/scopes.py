@@ -14,37 +14,37 @@ from mnemic.storage.transaction import ScopedTransaction, load_statements
 _SQL = load_statements("scopes")
 
 
-async def scope_settings(scoped: ScopedTransaction) -> dict[str, ScopeSettings]:
+async def scope_settings(tx: ScopedTransaction) -> dict[str, ScopeSettings]:
     """The overrides of the visible scope keys that have any."""
-    rows = await scoped.rows(ScopeSettings, _SQL["settings"], {})
+    rows = await tx.rows(ScopeSettings, _SQL["settings"], {})
     return {row.scope_key: row for row in rows}
 
 
-async def agent_settings(scoped: ScopedTransaction) -> dict[str, Any]:
+async def agent_settings(tx: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides; empty for an agent not seen yet."""
-    return (await read_snapshot(scoped))[0]
+    return (await read_snapshot(tx))[0]
 
 
-async def read_snapshot(scoped: ScopedTransaction) -> tuple[dict[str, Any], int]:
+async def read_snapshot(tx: ScopedTransaction) -> tuple[dict[str, Any], int]:
     """The agent's overrides, and how far its history has come, for a run that is about to read."""
-    ((settings, revision),) = await scoped.tuples(_SQL["read_snapshot"], {})
+    ((settings, revision),) = await tx.tuples(_SQL["read_snapshot"], {})
     return settings, revision
 
 
-async def ensure_agent(scoped: ScopedTransaction) -> None:
+async def ensure_agent(tx: ScopedTransaction) -> None:
     """An agent exists from its first use on."""
-    await scoped.execute(_SQL["ensure_agent"], {})
+    await tx.execute(_SQL["ensure_agent"], {})
 
 
-async def lock_agent(scoped: ScopedTransaction) -> dict[str, Any]:
+async def lock_agent(tx: ScopedTransaction) -> dict[str, Any]:
     """The agent's overrides, which nobody else changes until the transaction ends; the agent exists from now on."""
-    ((settings,),) = await scoped.tuples(_SQL["lock_agent"], {})
+    ((settings,),) = await tx.tuples(_SQL["lock_agent"], {})
     return dict(settings)
 
 
-async def configure_agent(scoped: ScopedTransaction, overrides: Mapping[str, Any]) -> None:
+async def configure_agent(tx: ScopedTransaction, overrides: Mapping[str, Any]) -> None:
     """Replaces the agent's overrides."""
-    await scoped.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
+    await tx.execute(_SQL["configure_agent"], {"settings": Jsonb(dict(overrides))})
 
 
 async def assign_tenant(tx: ScopedTransaction, tenant_id: str) -> None:
@@ -52,32 +52,32 @@ async def assign_tenant(tx: ScopedTransaction, tenant_id: str) -> None:
     await tx.execute(_SQL["assign_tenant"], {"tenant_id": tenant_id})
 
 
-async def configure_scope(scoped: ScopedTransaction, overrides: ScopeSettings) -> None:
+async def configure_scope(tx: ScopedTransaction, overrides: ScopeSettings) -> None:
     """Replaces what one scope key overrides."""
-    await ensure_agent(scoped)
-    await scoped.execute(_SQL["configure_scope"], asdict(overrides))
+    await ensure_agent(tx)
+    await tx.execute(_SQL["configure_scope"], asdict(overrides))
 
 
-async def turn_writes_today(scoped: ScopedTransaction, key: str) -> int:
+async def turn_writes_today(tx: ScopedTransaction, key: str) -> int:
     """Memories written for turns of the user with this scope key since midnight (UTC, the database's clock)."""
-    row = await (await scoped.execute(_SQL["turn_writes_today"], {"counted_key": key})).fetchone()
+    row = await (await tx.execute(_SQL["turn_writes_today"], {"counted_key": key})).fetchone()
     return int(row[0]) if row else 0
 
 
-async def count_turn_writes(scoped: ScopedTransaction, key: str, written: int) -> int:
+async def count_turn_writes(tx: ScopedTransaction, key: str, written: int) -> int:
     """Adds to what was written for the user's turns today; the day's new total.
 
     Exact within an operation, which holds the agent's head.
     """
-    ((total,),) = await scoped.tuples(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
+    ((total,),) = await tx.tuples(_SQL["count_turn_writes"], {"counted_key": key, "written": written})
     return int(total)
 
 
-async def record_usage(scoped: ScopedTransaction, usage: Usage) -> None:
+async def record_usage(tx: ScopedTransaction, usage: Usage) -> None:
     """Adds one step's tokens to today's."""
-    await scoped.execute(_SQL["record_usage"], asdict(usage))
+    await tx.execute(_SQL["record_usage"], asdict(usage))
 
 
-async def daily_usage(scoped: ScopedTransaction, since: date | None, before: date | None) -> list[DailyUsage]:
+async def daily_usage(tx: ScopedTransaction, since: date | None, before: date | None) -> list[DailyUsage]:
     """The agent's tokens by day, step and model, the last day first."""
-    return await scoped.rows(DailyUsage, _SQL["daily_usage"], {"since": since, "before": before})
+    return await tx.rows(DailyUsage, _SQL["daily_usage"], {"since": since, "before": before})

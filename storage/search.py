@@ -23,7 +23,7 @@ _COMPANIONS: Final = 20
 
 
 async def search_candidates(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     setup: SearchSetup,
     request: MemoryQuery,
     vector: Sequence[float] | None,
@@ -39,13 +39,13 @@ async def search_candidates(
     """
     question = "" if request.search_type == "semantic" else straight_quotes(request.query)
     scopes = get_args(Scope) if request.scopes is None else request.scopes
-    wanted = tuple(key for key in scoped.scope_keys if split_scope_key(key)[0] in scopes)
+    wanted = tuple(key for key in tx.scope_keys if split_scope_key(key)[0] in scopes)
     on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
     filters, candidates = request.filters.model_dump(), setup.settings.search_candidates
     values = {
         **filters,
         "of_agent": filters["agent_id"],
-        "agent_id": scoped.identity.agent_id,
+        "agent_id": tx.identity.agent_id,
         "importance_min": filters["importance_min"] or 1,
         "importance_max": filters["importance_max"] or 5,
         "threshold": request.threshold,
@@ -53,7 +53,7 @@ async def search_candidates(
         "phrases": quoted_phrases(question),
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
-        "scope_keys": array_text(tuple(map(scoped.stored_key, wanted))),
+        "scope_keys": array_text(tuple(map(tx.stored_key, wanted))),
         "kinds": array_text((*_KINDS, *on_request)),
         "categories": array_text(tuple(categories)),
         "w_text": float(setup.weights.text),
@@ -66,23 +66,23 @@ async def search_candidates(
         "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < request.top_k)),
         "companions": _COMPANIONS,
     }
-    found, links = _with_links(await scoped.tuples(with_parts(_SQL["search"], *_parts(request)), values))
-    return [_of_host(scoped, candidate) for candidate in found], links
+    found, links = _with_links(await tx.tuples(with_parts(_SQL["search"], *_parts(request)), values))
+    return [_of_host(tx, candidate) for candidate in found], links
 
 
-def _of_host(scoped: ScopedTransaction, candidate: Candidate) -> Candidate:
+def _of_host(tx: ScopedTransaction, candidate: Candidate) -> Candidate:
     """Return the candidate with session and scope key as the host knows them."""
     if "~" not in f"{candidate.session_id}{candidate.scope_key}":
         return candidate
-    session_id = candidate.session_id and scoped.host_session(candidate.session_id)
-    return candidate._replace(session_id=session_id, scope_key=scoped.host_session(candidate.scope_key))
+    session_id = candidate.session_id and tx.host_session(candidate.session_id)
+    return candidate._replace(session_id=session_id, scope_key=tx.host_session(candidate.scope_key))
 
 
-async def other_models(scoped: ScopedTransaction, model: str) -> dict[str, int]:
+async def other_models(tx: ScopedTransaction, model: str) -> dict[str, int]:
     """Vectors of the visible scope keys that other embedders than this one made, by their names, the most first."""
-    keys = array_text(tuple(map(scoped.stored_key, scoped.scope_keys)))
-    values = {"agent_id": scoped.identity.agent_id, "scope_keys": keys, "model": model}
-    return dict(await scoped.tuples(_SQL["other_models"], values))
+    keys = array_text(tuple(map(tx.stored_key, tx.scope_keys)))
+    values = {"agent_id": tx.identity.agent_id, "scope_keys": keys, "model": model}
+    return dict(await tx.tuples(_SQL["other_models"], values))
 
 
 def _parts(request: MemoryQuery) -> list[str]:

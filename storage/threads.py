@@ -97,7 +97,7 @@ class ThreadSaver(AsyncPostgresSaver):
     Threads of others are not there: they are neither found nor listed, and to delete or prune them does nothing. A type
     that was not allowed comes back as plain data, so that no checkpoint makes objects that its reader did not ask for.
     Beside what LangGraph's checkpointers raise, every call raises `MissingIdentityError` where nobody's thread is asked
-    for, and the errors of `Database.scoped`.
+    for, and the errors of `Database.transaction`.
 
     Args:
         database: whose pool it works over.

@@ -106,10 +106,10 @@ async def store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -
     model, embedded = resources.embedder.name, await resources.embedder.embed([memory.search_text for memory in new])
     vectors = dict(zip([memory.id for memory in new], embedded, strict=True))
 
-    async def act(scoped: ScopedTransaction) -> None:
-        await scoped.begin_operation("formation")
-        await scopes.ensure_agent(scoped)
-        await memories.insert(scoped, new, model=model, vectors=vectors, run_id=None)
+    async def act(tx: ScopedTransaction) -> None:
+        await tx.begin_operation("formation")
+        await scopes.ensure_agent(tx)
+        await memories.insert(tx, new, model=model, vectors=vectors, run_id=None)
 
     await resources.database.write(who, act, also=list({memory.scope_key for memory in new}))
 

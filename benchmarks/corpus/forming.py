@@ -65,7 +65,7 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
             for item in await memory.memories(who, ("fact", "reflection"), with_closed=True):
                 if item.source_session_id or item.id not in found:  # only its author sees the session of a shared one
                     found[item.id] = item
-            async with memory.resources.database.scoped(who) as tx:
+            async with memory.resources.database.transaction(who) as tx:
                 drafts |= await stored_drafts(tx, found)
         described = memory.describe()
     listed = {fact.session for fact in expectations()[0]}

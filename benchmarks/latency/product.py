@@ -157,9 +157,9 @@ class Product:
         made = await self.resources.embedder.embed([memory.search_text for memory in new])
         vectors = {memory.id: vector for memory, vector in zip(new, made, strict=True)}
 
-        async def act(scoped: ScopedTransaction) -> None:
-            await scoped.begin_operation("formation")
-            await memories.insert(scoped, new, model=self.resources.embedder.name, vectors=vectors, run_id=None)
+        async def act(tx: ScopedTransaction) -> None:
+            await tx.begin_operation("formation")
+            await memories.insert(tx, new, model=self.resources.embedder.name, vectors=vectors, run_id=None)
 
         await self.resources.database.write(who, act)
 

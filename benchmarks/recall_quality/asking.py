@@ -61,11 +61,11 @@ async def _search(
     """As the product's query does it, but with nothing added to the scores."""
     (vector,) = await resources.embedder.embed([question.text])
     allowed = resources.categories.of_role(stored.identity.role).categories
-    async with resources.database.scoped(stored.identity, categories=allowed, for_recall=True) as scoped:
+    async with resources.database.transaction(stored.identity, categories=allowed, for_recall=True) as tx:
         setup = replace(
             search_setup(resources, resources.settings.model_copy(update={"fusion": fusion})), weights=PLAIN
         )
-        return await search(scoped, setup, _request(question, search_type), vector, allowed)
+        return await search(tx, setup, _request(question, search_type), vector, allowed)
 
 
 def _request(question: Question, search_type: SearchType = "hybrid") -> MemoryQuery:

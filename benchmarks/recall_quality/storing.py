@@ -104,13 +104,13 @@ async def _write(
         for text, vector in zip(texts, vectors[len(facts) :], strict=True)
     ]
     for session, said in groupby(messages, lambda one: one.session_id):
-        async with resources.database.scoped(who.model_copy(update={"session_id": session})) as scoped:
-            await inbox.observe(scoped, session, list(said))
+        async with resources.database.transaction(who.model_copy(update={"session_id": session})) as tx:
+            await inbox.observe(tx, session, list(said))
 
-    async def act(scoped: ScopedTransaction) -> None:
-        op_id = await scoped.begin_operation("formation")
-        await inbox.settle(scoped, op_id, messages, read_revision=0)
-        await memories.insert(scoped, facts, model=resources.embedder.name, vectors=by_id, run_id=None)
-        await inbox.index_messages(scoped, resources.embedder.name, embedded)
+    async def act(tx: ScopedTransaction) -> None:
+        op_id = await tx.begin_operation("formation")
+        await inbox.settle(tx, op_id, messages, read_revision=0)
+        await memories.insert(tx, facts, model=resources.embedder.name, vectors=by_id, run_id=None)
+        await inbox.index_messages(tx, resources.embedder.name, embedded)
 
     await resources.database.write(who, act)

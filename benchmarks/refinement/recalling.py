@@ -100,9 +100,9 @@ async def _store(resources: Resources, who: Identity, facts: Sequence[_Fact]) ->
     vectors = await resources.embedder.embed([row.search_text for row in rows])
     by_id = {row.id: vector for row, vector in zip(rows, vectors, strict=True)}
 
-    async def act(scoped: ScopedTransaction) -> None:
-        await scoped.begin_operation("formation")
-        await memories.insert(scoped, list(rows), model=resources.embedder.name, vectors=by_id, run_id=None)
+    async def act(tx: ScopedTransaction) -> None:
+        await tx.begin_operation("formation")
+        await memories.insert(tx, list(rows), model=resources.embedder.name, vectors=by_id, run_id=None)
 
     await resources.database.write(who, act)
     return {row.id: fact for row, fact in rows.items()}

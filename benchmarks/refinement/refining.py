@@ -80,8 +80,8 @@ async def refine(resources: Resources, core: Core, today: date | None = None) ->
         calls.answered += 1
         calls.refused += done["refused"]
     after = await service.memories(who, ("core", "reflection"))
-    async with resources.database.scoped(who) as scoped:
-        merged, protected = await scoped.tuples(_MERGED, {}), await scoped.tuples(_PROTECTED, {})
+    async with resources.database.transaction(who) as tx:
+        merged, protected = await tx.tuples(_MERGED, {}), await tx.tuples(_PROTECTED, {})
     taken = _taken(after, merged, before)
     return Refined(core=core, calls=calls, before=before, after=after, taken=taken, protected=dict(protected))
 
@@ -102,9 +102,9 @@ async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Model
         for id_, memory in given.items()
     ]
 
-    async def act(scoped: ScopedTransaction) -> None:
-        await scoped.begin_operation("formation")
-        await memories.insert(scoped, rows, model=resources.embedder.name, vectors={}, run_id=None)
+    async def act(tx: ScopedTransaction) -> None:
+        await tx.begin_operation("formation")
+        await memories.insert(tx, rows, model=resources.embedder.name, vectors={}, run_id=None)
 
     await resources.database.write(who, act)
 

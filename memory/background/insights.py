@@ -62,7 +62,7 @@ async def _read(resources: Resources, identity: Identity, key: str) -> _Read | N
     """Return the input about the user; None if no insights are due."""
     if resources.settings.model_for("fast") == OFFLINE:
         return None
-    async with resources.database.scoped(identity, only=key) as tx:
+    async with resources.database.transaction(identity, only=key) as tx:
         settings = resources.settings.overridden(await scopes.agent_settings(tx))
         if not settings.insights or not await insights.are_insights_due(tx, key):
             return None

@@ -58,7 +58,7 @@ async def propagate(resources: Resources, target: Target) -> None:
         MnemicError: a model or the database failed, or a memory changed meanwhile; nothing was raised.
     """
     identity, key = owner_identity(target), target.scope_key
-    async with resources.database.scoped(identity) as tx:
+    async with resources.database.transaction(identity) as tx:
         settings = resources.settings.overridden(await scopes.agent_settings(tx))
         position = await propagation.position(tx, key)
     proposed: list[Raise] = []
@@ -75,7 +75,7 @@ async def _for_groups(resources: Resources, identity: Identity, settings: Settin
     if not user or not settings.share_with_group:
         return []
     personal = resources.categories.personal
-    async with resources.database.scoped(identity) as tx:
+    async with resources.database.transaction(identity) as tx:
         found = await propagation.new_claims(tx, scope_key("user", user), position.seen, personal, tag=None)
         messages = await propagation.typed_messages(tx, [memory.id for memory in found])
         sessions = {message.session_id for said in messages.values() for message in said}
@@ -99,7 +99,7 @@ async def _for_all_users(
     database, personal = resources.database, resources.categories.personal
     # of a user only memories that formation proposed for the agent scope
     tag = CANDIDATE if split_scope_key(key)[0] == "user" else None
-    async with database.scoped(identity) as tx:
+    async with database.transaction(identity) as tx:
         found = await propagation.new_claims(tx, key, position.seen, personal, tag=tag)
         if not found:
             return []
@@ -110,7 +110,7 @@ async def _for_all_users(
         speakers = await propagation.speakers_of(tx, [*ids, *(pair.peer_id for pair in pairs)])
     keys = sorted({pair.peer_key for pair in pairs} | set(speakers))
     embedder = resources.embedder
-    async with database.scoped(identity, also=keys) as tx:
+    async with database.transaction(identity, also=keys) as tx:
         near = await propagation.near(tx, pairs, embedder.name, embedder.bands.check)
         return await _confirmed(tx, found, near, personal)
 

@@ -76,7 +76,7 @@ async def move_agent(
         last = claimed[-1]
         keys = sorted({entry.scope_key for entry in claimed})
         async with release_claims_on((MnemicError, asyncio.CancelledError), resources, identity, claimed, keys):
-            async with resources.database.scoped(identity, also=keys) as tx:
+            async with resources.database.transaction(identity, also=keys) as tx:
                 texts = await embeddings.texts_of(tx, claimed)
             indexed = [indexed_text(text) for text in texts]
             vectors = await embed_within(resources, indexed, resources.settings.model_timeout_seconds)

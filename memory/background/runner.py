@@ -56,7 +56,7 @@ async def _run(work: Work, name: str, target: Target) -> EventStatus:
         return "error"
     if is_postponed:
         return "skipped"  # the record of an earlier failure stays
-    async with work.resources.database.scoped(Identity(agent_id=target.agent_id)) as tx:
+    async with work.resources.database.transaction(Identity(agent_id=target.agent_id)) as tx:
         await background.clear_failure(tx, name, target.scope_key)
     return "ok"
 
@@ -72,7 +72,7 @@ async def _pause(work: Work, name: str, target: Target, error: BudgetSpentError)
 async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:
     settings, database = work.resources.settings, work.resources.database
     try:
-        async with database.scoped(Identity(agent_id=target.agent_id)) as tx:
+        async with database.transaction(Identity(agent_id=target.agent_id)) as tx:
             await background.note_failure(tx, name, target.scope_key, reason, settings, final=final)
     except MnemicError as error:
         _LOG.warning("the failure of job %s could not be recorded: %s", name, error)

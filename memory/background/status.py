@@ -33,7 +33,7 @@ async def retry_job(queue: JobQueue, database: Database, job: str, target: Targe
         raise InvalidInputError(f"job {job!r} is unknown; use one of {', '.join(JOBS)}")
     scope, owner = split_scope_key(target.scope_key)
     session_id = owner if scope == "session" else None
-    async with database.scoped(Identity(agent_id=target.agent_id, session_id=session_id)) as tx:
+    async with database.transaction(Identity(agent_id=target.agent_id, session_id=session_id)) as tx:
         if session_id is not None and await background.read_session(tx, session_id, database.settings) is None:
             raise InvalidInputError(f"agent {target.agent_id} has no session {owner}")
         await background.clear_failure(tx, job, target.scope_key)

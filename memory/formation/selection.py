@@ -116,12 +116,12 @@ async def writes_left(resources: Resources, identity: Identity, settings: Settin
         return None
     messages: tuple[Message, ...] = ()
     if not identity.user_id:
-        async with resources.database.scoped(identity) as scoped:
+        async with resources.database.transaction(identity) as scoped:
             most = settings.formation_batch_messages
             messages = (await inbox.read_inbox(scoped, session_of(identity), most=most, quarantined=retry)).messages
     used, key = 0, quota_scope_key(messages, identity)
     if key:
-        async with resources.database.scoped(identity, also=[key]) as scoped:
+        async with resources.database.transaction(identity, also=[key]) as scoped:
             used = await scopes.turn_writes_today(scoped, key)
     left = settings.writes_per_user_and_day - used
     return left if left > 0 else None

@@ -141,7 +141,7 @@ async def as_of(
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: none of this identity's")
     allowlist = resources.categories.of_role(identity.role)
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         found = await history.as_of(scoped, key, moment, with_closed=with_closed)
     return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
 

@@ -17,7 +17,7 @@ async def agent_stats(
 ) -> Stats:
     """Return the counts of the identity's agent."""
     await resources.events.write(resources.database)
-    async with resources.database.scoped(identity) as tx:
+    async with resources.database.transaction(identity) as tx:
         settings = resources.settings.overridden_for_recall(await scopes.agent_settings(tx))
         counts, context = await events.agent_activity(tx, since, before, settings.refinement_budget_tokens)
     used = await events.tenant_tokens(resources.database, agent_id=identity.agent_id)

@@ -216,7 +216,7 @@ async def _search_by_request(
         vector = await _question_vector(chosen, request)
     allowed = resources.categories.of_role(identity.role).categories
     setup = search_setup(chosen, resources.settings)
-    async with resources.database.scoped(identity, categories=allowed, for_recall=True) as scoped:
+    async with resources.database.transaction(identity, categories=allowed, for_recall=True) as scoped:
         found = await search(scoped, setup, request, vector, categories)
         if await is_switched(resources, chosen, scoped):
             return None
@@ -259,7 +259,7 @@ async def list_memories(
     """
     allowlist = resources.categories.of_role(identity.role)
     readable = [kind for kind in kinds if allowlist.standing or kind not in memories.STANDING]
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
 
 
@@ -274,7 +274,7 @@ async def list_messages(
     allowlist = resources.categories.of_role(identity.role)
     if _MESSAGE not in allowlist.categories:
         return []
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         return await inbox.listed(scoped, session_id, most=limit)
 
 
@@ -287,7 +287,7 @@ async def count_messages(resources: Resources, identity: Identity, session_id: s
     allowlist = resources.categories.of_role(identity.role)
     if _MESSAGE not in allowlist.categories:
         return 0
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         return await inbox.counted(scoped, session_id)
 
 
@@ -298,7 +298,7 @@ async def updates_since(resources: Resources, identity: Identity, revision: int 
         CategoryRefusedError: the role has no allowlist.
     """
     allowlist = resources.categories.of_role(identity.role)
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         changes = await revisions.changes(
             scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
         )
@@ -312,7 +312,7 @@ async def memory_history(resources: Resources, identity: Identity, memory_id: UU
         CategoryRefusedError: the role has no allowlist.
     """
     allowlist = resources.categories.of_role(identity.role)
-    async with resources.database.scoped(identity, categories=allowlist.categories) as scoped:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         memory = await memories.find(scoped, memory_id)
         is_readable = memory is not None and is_visible(memory, allowlist)
         return await history.of_memory(scoped, memory_id) if is_readable else []

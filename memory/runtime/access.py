@@ -23,7 +23,7 @@ async def visible_memories(resources: Resources, identity: Identity, memory_ids:
     """
     allowlist = resources.categories.of_role(identity.role)
     visible: list[Memory] = []
-    async with resources.database.scoped(identity, categories=allowlist.categories) as tx:
+    async with resources.database.transaction(identity, categories=allowlist.categories) as tx:
         for memory_id in dict.fromkeys(memory_ids):
             memory = await memories.find(tx, memory_id)
             if memory and is_visible(memory, allowlist):

@@ -71,7 +71,7 @@ async def assign_tenant(resources: Resources, identity: Identity, tenant_id: str
 
 async def agent_settings(resources: Resources, identity: Identity) -> Settings:
     """The settings in force for the identity's agent."""
-    async with resources.database.scoped(identity) as scoped:
+    async with resources.database.transaction(identity) as scoped:
         return resources.settings.overridden(await scopes.agent_settings(scoped))
 
 

@@ -31,7 +31,7 @@ async def with_agents_embedder(resources: Resources, identity: Identity, *, for_
     """
     if resources.previous_embedder is None:
         return resources
-    async with resources.database.scoped(identity, for_recall=for_recall) as tx:
+    async with resources.database.transaction(identity, for_recall=for_recall) as tx:
         return await _with_searched(resources, resources.previous_embedder, tx)
 
 
@@ -85,7 +85,7 @@ async def embed_pending(
     that the model refuses again waits longer each time, up to a day. A batch that is cancelled is due at once.
 
     Args:
-        also: further scope keys, as of `Database.scoped`.
+        also: further scope keys, as of `Database.transaction`.
         force: entries that have to wait are embedded, too.
 
     Raises:

@@ -43,7 +43,7 @@ class Principal:
 
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
         """A transaction of the actor's role."""
-        return self.database.scoped(self.identity, administers=self.administers, also=self._concerned)
+        return self.database.transaction(self.identity, administers=self.administers, also=self._concerned)
 
     async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
         """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""

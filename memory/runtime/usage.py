@@ -57,6 +57,6 @@ async def daily_usage(
     resources: Resources, identity: Identity, since: date | None, before: date | None
 ) -> list[DailyUsage]:
     """What the agent has used, by day, step and model, the last day first, with what it costs by today's prices."""
-    async with resources.database.scoped(identity) as scoped:
+    async with resources.database.transaction(identity) as scoped:
         found = await scopes.daily_usage(scoped, since, before)
     return [replace(used, cost=cost_of(used, resources.settings.model_prices)) for used in found]

@@ -39,7 +39,7 @@ async def gate(state: FormationState, resources: Resources, runtime: Runtime[Ide
     """
     identity, request = identity_of(runtime), validate(FormationInput, state)
     retry, forced = request.get("retry", False), request.get("force", False)
-    async with resources.database.scoped(identity) as scoped:
+    async with resources.database.transaction(identity) as scoped:
         overrides, read_revision = await scopes.read_snapshot(scoped)
     settings = resources.settings.overridden(overrides)
     left = await writes_left(resources, identity, settings, retry=retry)

@@ -67,7 +67,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     vectors = await embed_to_store(resources, [fact.search_text for fact in facts])
     keys, model = changeable_keys(facts, resolver_of(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
-    async with resources.database.scoped(identity, also=_own_keys(batch)) as scoped:
+    async with resources.database.transaction(identity, also=_own_keys(batch)) as scoped:
         stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
     update = await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
@@ -86,7 +86,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     """ADD, UPDATE, DELETE with the new fact in its place, or NONE: one call for all facts, of what it was shown."""
     facts, candidates, batch = state["facts"], state["candidates"], state["batch"]
     identity, settings, names = identity_of(runtime), resources.settings, state["names"]
-    async with resources.database.scoped(identity) as scoped:
+    async with resources.database.transaction(identity) as scoped:
         standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
     is_own = {*speakers(batch)} <= {identity.user_id}
     context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
@@ -156,7 +156,7 @@ async def _drafts(
     identity = identity_of(runtime)
     standing: Sequence[ScopeContext] = ()
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
-        async with resources.database.scoped(identity) as scoped:
+        async with resources.database.transaction(identity) as scoped:
             standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
     settings = resources.settings.overridden(state["overrides"])
     step_input = _step_input(state, identity, settings, resources.categories.offered, standing)

@@ -53,7 +53,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     new = [with_shared_wording(memory) for memory in new]
     keys = [scope_key("user", user) for user in speakers(batch)]
     if any(row.until is None for row in closing):
-        async with resources.database.scoped(identity, also=keys) as scoped:
+        async with resources.database.transaction(identity, also=keys) as scoped:
             new, closing = await _with_renewed(scoped, new, closing)
     new = related_to_living(new, closing)
     kept = _kept(batch, new, further_sources(state["repeats"], new, batch), settings, refused=account.open)

@@ -74,7 +74,7 @@ async def store(work: Work, *facts: NewMemory) -> None:
 async def related(work: Work, fact_id: UUID) -> set[UUID]:
     """The ids of the memories to which a fact has a relation."""
     statement: LiteralString = "select to_id from relations where agent_id = %(agent_id)s and from_id = %(id)s"
-    async with work.resources.database.scoped(ANA) as tx:
+    async with work.resources.database.transaction(ANA) as tx:
         return {to_id for (to_id,) in await tx.tuples(statement, {"id": fact_id})}
 
 
@@ -144,7 +144,7 @@ async def test_a_merged_fact_rests_on_the_messages_of_both(memory: Mnemic, work:
     await run(work)
 
     (merged,) = await memory.memories(ANA)
-    async with work.resources.database.scoped(ANA) as tx:
+    async with work.resources.database.transaction(ANA) as tx:
         assert set(await pairs.sources(tx, [merged.id])) == {first.id, second.id}
     await memory.erase(monday, merged.id)
     assert await active(memory) == []
@@ -250,7 +250,7 @@ async def test_old_unimportant_facts_are_compared_if_they_are_recalled_often(
         superuser.execute("update mnemic.memories set updated_at = now() - interval '10 days'")
     assert await found(work) == 0
 
-    async with work.resources.database.scoped(ANA) as tx:
+    async with work.resources.database.transaction(ANA) as tx:
         await memories.count_uses(tx, [one.id for one in facts])
         await memories.count_uses(tx, [facts[0].id])
     assert await found(work) == 1

@@ -370,7 +370,7 @@ async def test_merged_memories_count_by_the_authors_of_what_was_merged(
         merged = formed(f"{RULE} ", key=key, relations=parts, actor_id=f"merger of {group}")
         who = identity(user, session="x", groups=[group])
         await store(memory, who, merged)
-        async with memory.resources.database.scoped(who) as tx:
+        async with memory.resources.database.transaction(who) as tx:
             await tx.begin_operation("formation")
             for old in (part, also):
                 found = await memories.find(tx, old.id)
@@ -434,7 +434,7 @@ async def test_what_a_copy_had_replaced_is_in_force_once_the_copy_is_withdrawn(
     source = await kept(memory, superuser, ANA, PLAN)
     await run(memory, "user:ana")
     (copy,) = [row for row in await memory.memories(BO) if row.content == PLAN]
-    async with memory.resources.database.scoped(BO) as tx:
+    async with memory.resources.database.transaction(BO) as tx:
         await tx.begin_operation("maintenance")
         assert theirs.id
         await memories.supersede(tx, [Supersession(theirs.id, 1, copy.id, MORNING)])

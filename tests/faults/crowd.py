@@ -51,18 +51,18 @@ union select agent_id || '|session:' || session_id from sessions
 # -- who does what: each reads, and then changes something, and says what it has seen
 
 
-async def _standing(scoped: ScopedTransaction) -> Iterable[str]:
-    return [part.text for part in (await memories.standing(scoped)).scopes]
+async def _standing(tx: ScopedTransaction) -> Iterable[str]:
+    return [part.text for part in (await memories.standing(tx)).scopes]
 
 
-async def _everything(scoped: ScopedTransaction) -> Iterable[str]:
+async def _everything(tx: ScopedTransaction) -> Iterable[str]:
     """Every table without any condition: the policies alone."""
-    return [row[0] for row in await (await scoped.execute(_EVERYTHING, {})).fetchall()]
+    return [row[0] for row in await (await tx.execute(_EVERYTHING, {})).fetchall()]
 
 
-async def _search(scoped: ScopedTransaction) -> Iterable[str]:
+async def _search(tx: ScopedTransaction) -> Iterable[str]:
     request = MemoryQuery(query="Which ferry leaves?", search_type="hybrid", top_k=10)
-    return [found.content for found in await searched(scoped, request, direction(0), ["profile", "message"])]
+    return [found.content for found in await searched(tx, request, direction(0), ["profile", "message"])]
 
 
 READS = (_standing, _everything, _search)
@@ -134,25 +134,25 @@ class Crowd:
             self.ends["forgotten" if deed.fault == "forgotten" else deed.act] += 1
 
     async def _transact(self, deed: Deed, entered: list[bool], limit: asyncio.Timeout | None) -> None:
-        async with self.db.scoped(deed.who) as scoped:
+        async with self.db.transaction(deed.who) as tx:
             entered.append(True)
             if limit:
                 limit.reschedule(asyncio.get_running_loop().time() + deed.patience)
-            self._check(deed.who, await deed.chance.choice(READS)(scoped))
-            known = await memories.living(scoped, ["fact"], most=20)
-            await self._fail(deed, scoped)
-            await getattr(self, deed.act)(scoped, deed, known)
+            self._check(deed.who, await deed.chance.choice(READS)(tx))
+            known = await memories.living(tx, ["fact"], most=20)
+            await self._fail(deed, tx)
+            await getattr(self, deed.act)(tx, deed, known)
 
-    async def _fail(self, deed: Deed, scoped: ScopedTransaction) -> None:
+    async def _fail(self, deed: Deed, tx: ScopedTransaction) -> None:
         if deed.fault == "error":
             raise UpsetError
         if deed.fault == "timeout":
             # short: a cancellation that overtakes its statement goes unheard, and the driver waits for the end then
             async with asyncio.timeout(0.005):
-                await scoped.execute("select pg_sleep(0.1)", {})
+                await tx.execute("select pg_sleep(0.1)", {})
         if deed.fault == "killed":
-            self.superuser.execute("select pg_terminate_backend(%s)", (scoped.connection.info.backend_pid,))
-            await scoped.execute("select pg_sleep(20)", {})
+            self.superuser.execute("select pg_terminate_backend(%s)", (tx.connection.info.backend_pid,))
+            await tx.execute("select pg_sleep(20)", {})
 
     async def _forget(self) -> None:
         """A statement of somebody who did not say who is asking, on whatever connection comes next."""
@@ -165,7 +165,7 @@ class Crowd:
         self.seen += len(marks)
         self.foreign += [f"{agent}|{key}" for agent, key in marks if agent != who.agent_id or key not in who.scope_keys]
 
-    async def save(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
+    async def save(self, tx: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """Facts that others store too, a reflection and a message; two known facts are closed."""
         who, chance = deed.who, deed.chance
         own = message(f"The ferry of {who.agent_id}|user:{who.user_id} leaves {uuid.uuid4()}.",
@@ -176,45 +176,45 @@ class Crowd:
         ]
         key = who.scope_keys[0]
         thought = memory(f"Said of {who.agent_id}|{key}: k{next(iter(self.tokens))}.", kind="reflection", key=key)
-        await scoped.begin_operation("formation")
-        await inbox.observe(scoped, own.session_id, [own])
+        await tx.begin_operation("formation")
+        await inbox.observe(tx, own.session_id, [own])
         vectors = {item.id: direction(chance.uniform(0, 90)) for item in facts}
-        await memories.insert(scoped, [*facts, thought], model=MODEL, vectors=vectors, run_id=None)
+        await memories.insert(tx, [*facts, thought], model=MODEL, vectors=vectors, run_id=None)
         closing = [Supersession(old_id=old.id, old_version=old.version, new_id=thought.id, until=MORNING)
                    for old in chance.sample(known, min(2, len(known))) if not old.protected]  # fmt: skip
-        await memories.supersede(scoped, closing)
+        await memories.supersede(tx, closing)
         await asyncio.sleep(chance.uniform(0, 0.01))
-        await inbox.index_messages(scoped, MODEL, [IndexedText(item_id=own.id, text=own.content, vector=direction(5))])
+        await inbox.index_messages(tx, MODEL, [IndexedText(item_id=own.id, text=own.content, vector=direction(5))])
 
-    async def consolidate(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
+    async def consolidate(self, tx: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """All reflections of the agent go into one text, after a moment in which others may have been faster."""
         key = deed.who.scope_keys[0]
         texts, waiting = [
-            [item for item in await memories.living(scoped, [kind], most=50) if item.scope_key == key]
+            [item for item in await memories.living(tx, [kind], most=50) if item.scope_key == key]
             for kind in ("consolidation", "reflection")
         ]
         await asyncio.sleep(deed.chance.choice((0, 0, 0.02, 0.4)))
         tokens = [token for item in (*texts, *waiting) for token in TOKEN.findall(item.content)]
         text = memory(f"Of {deed.who.agent_id}|{key}: {' '.join(tokens)}.", kind="consolidation", key=key)
-        await scoped.begin_operation("consolidation")
+        await tx.begin_operation("consolidation")
         if texts:
-            await memories.rewrite(scoped, texts[0], text.content)
-        elif not await memories.insert(scoped, [text], model="", vectors={}, run_id=None):
+            await memories.rewrite(tx, texts[0], text.content)
+        elif not await memories.insert(tx, [text], model="", vectors={}, run_id=None):
             return  # somebody else wrote the first one
-        await memories.absorb(scoped, texts[0].id if texts else text.id, [item.id for item in waiting])
+        await memories.absorb(tx, texts[0].id if texts else text.id, [item.id for item in waiting])
 
-    async def weigh(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
+    async def weigh(self, tx: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """One operation of some statements, on facts in any order: what a whole save does in one."""
-        await scoped.begin_operation("weighing")
+        await tx.begin_operation("weighing")
         for fact in deed.chance.sample(known, min(3, len(known))):
             await asyncio.sleep(0.005)
-            await scoped.execute(
+            await tx.execute(
                 "update memories set importance = 6 - importance"
                 " where agent_id = %(agent_id)s and id = %(id)s and not protected",
                 {"id": fact.id},
             )
 
-    async def protect(self, scoped: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
+    async def protect(self, tx: ScopedTransaction, deed: Deed, known: list[Memory]) -> None:
         """An administrator protects a fact, or lifts the protection."""
         fact = deed.chance.choice(known)
         async with await psycopg.AsyncConnection.connect(self.superuser.info.dsn, autocommit=True) as admin:
@@ -227,12 +227,12 @@ class Crowd:
 async def settle_in(crowd: Crowd) -> None:
     """First memories, a message and names in every scope key."""
     for deed in plan(40, seed=0):
-        async with crowd.db.scoped(deed.who) as scoped:
-            await crowd.save(scoped, deed, [])
+        async with crowd.db.transaction(deed.who) as tx:
+            await crowd.save(tx, deed, [])
     for who in PEOPLE:
-        async with crowd.db.scoped(who) as scoped:
+        async with crowd.db.transaction(who) as tx:
             for key in who.scope_keys:
-                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=f"{who.agent_id}|{key}"))
+                await scopes.configure_scope(tx, ScopeSettings(scope_key=key, name=f"{who.agent_id}|{key}"))
 
 
 @asynccontextmanager

@@ -54,10 +54,10 @@ async def settle_in(database: Database) -> None:
         replace(memory(text, kind=kind, sources=[item]), valid_from=MORNING + timedelta(days=place))
         for place, ((kind, text), item) in enumerate(zip(_CORE, said, strict=True))
     ]
-    async with database.scoped(ANA) as scoped:
-        await inbox.observe(scoped, "s1", said)
-        await scoped.begin_operation("formation")
-        await memories.insert(scoped, new, model="", vectors={}, run_id=None)
+    async with database.transaction(ANA) as tx:
+        await inbox.observe(tx, "s1", said)
+        await tx.begin_operation("formation")
+        await memories.insert(tx, new, model="", vectors={}, run_id=None)
 
 
 def script_refinement(model: LoopbackModel) -> None:

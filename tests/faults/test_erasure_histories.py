@@ -73,14 +73,14 @@ class History:
 
     async def chosen(self) -> list[UUID]:
         """One of the facts that show the canary, now or in their history, and the thought."""
-        async with self.db.scoped(self.who) as scoped:
-            shown = await scoped.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
+        async with self.db.transaction(self.who) as tx:
+            shown = await tx.tuples(_SHOWN, {"canary": f"%{self.canary}%"})
         by_kind = [[entry for entry, kind in shown if kind == wanted] for wanted in ("fact", "reflection")]
         return [self.random.choice(ids) for ids in by_kind if ids]
 
     async def listed(self) -> Sequence[Memory]:
-        async with self.db.scoped(self.who) as scoped:
-            return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
+        async with self.db.transaction(self.who) as tx:
+            return await memories.living(tx, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
 
     def _text(self, canary: bool = True) -> str:
         here, there = self.random.sample(PLACES, 2)
@@ -97,19 +97,17 @@ class History:
         self, *new: NewMemory, said: Message, also: Callable[[ScopedTransaction], Awaitable[object]] | None = None
     ) -> None:
         """An operation of a formation."""
-        async with self.db.scoped(self.who) as scoped:
-            await form_within(scoped, [said], *new)
+        async with self.db.transaction(self.who) as tx:
+            await form_within(tx, [said], *new)
             if also:
-                await also(scoped)
+                await also(tx)
 
     async def _consolidate(self) -> None:
         said = self._message()
         thought, calm = memory(self._text(), kind="reflection", sources=[said]), memory("Calm.", kind="reflection")
         whole = memory(f"Calm. {self._text()}", kind="consolidation")
         taken = [thought.id, calm.id]
-        await self._formed(
-            thought, calm, whole, said=said, also=lambda scoped: memories.absorb(scoped, whole.id, taken)
-        )
+        await self._formed(thought, calm, whole, said=said, also=lambda tx: memories.absorb(tx, whole.id, taken))
 
     async def _living(self) -> Memory | None:
         """A living fact that shows the canary."""
@@ -122,7 +120,7 @@ class History:
         known = await self._living()
         if known and self.ties_repeats:
             pair = [(known.id, said.id)]
-            await self._formed(said=said, also=lambda scoped: memories.add_sources(scoped, pair))
+            await self._formed(said=said, also=lambda tx: memories.add_sources(tx, pair))
         elif known:
             await self._formed(said=said)
 
@@ -139,17 +137,17 @@ class History:
             change = Supersession(old_id=old.id, old_version=old.version, new_id=new.id, until=MORNING)
             if self.canary not in text:
                 said = message(f"Number {self.said}")
-            await self._formed(new, said=said, also=lambda scoped: memories.supersede(scoped, [change]))
+            await self._formed(new, said=said, also=lambda tx: memories.supersede(tx, [change]))
 
     async def _forget(self) -> None:
         if known := await self._living():
-            async with self.db.scoped(self.who) as scoped:
-                await scoped.begin_operation("forget")
-                await memories.forget(scoped, known)
+            async with self.db.transaction(self.who) as tx:
+                await tx.begin_operation("forget")
+                await memories.forget(tx, known)
 
     async def _undo(self) -> None:
-        async with self.db.scoped(self.who) as scoped:
-            found = await history.operations(scoped, OWN, session_id=None, since=None, most=6)
+        async with self.db.transaction(self.who) as tx:
+            found = await history.operations(tx, OWN, session_id=None, since=None, most=6)
         op_id = self.random.choice(found).op_id
         await undo(Principal(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 

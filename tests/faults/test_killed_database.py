@@ -99,7 +99,7 @@ async def fill_pool(resources: Resources, connections: int) -> None:
     everybody = asyncio.Barrier(connections)
 
     async def hold() -> None:
-        async with resources.database.scoped(JOB.who):
+        async with resources.database.transaction(JOB.who):
             await everybody.wait()
 
     await asyncio.gather(*(hold() for _ in range(connections)))

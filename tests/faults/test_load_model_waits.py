@@ -145,7 +145,7 @@ async def test_control_a_transaction_that_is_open_meanwhile_is_seen_by(
 
     async def careless(holder: Any, *rest: Any) -> Any:
         resources, who = (holder, rest[0]) if isinstance(holder, Resources) else (holder.resources, holder.identity)
-        async with resources.database.scoped(who):
+        async with resources.database.transaction(who):
             return await ask(holder, *rest)
 
     monkeypatch.setattr(module, name, careless)

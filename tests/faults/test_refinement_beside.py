@@ -54,15 +54,15 @@ async def only(mnemic: Mnemic, kind: Any) -> Memory:
 async def absorb(mnemic: Mnemic, _: Clone) -> None:
     """A consolidation takes the reflection in."""
     wish, text = await only(mnemic, "reflection"), await only(mnemic, "consolidation")
-    await operate(mnemic.resources.database, ANA, lambda scoped: memories.absorb(scoped, text.id, [wish.id]))
+    await operate(mnemic.resources.database, ANA, lambda tx: memories.absorb(tx, text.id, [wish.id]))
 
 
 async def rewrite(mnemic: Mnemic, _: Clone) -> None:
     """A consolidation is written anew."""
     text = await only(mnemic, "consolidation")
 
-    async def act(scoped: ScopedTransaction) -> None:
-        await memories.rewrite(scoped, text, "Ana wants the newest words of all of them.")
+    async def act(tx: ScopedTransaction) -> None:
+        await memories.rewrite(tx, text, "Ana wants the newest words of all of them.")
 
     await operate(mnemic.resources.database, ANA, act)
 

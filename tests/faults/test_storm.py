@@ -151,8 +151,8 @@ def _fate(superuser: psycopg.Connection) -> tuple[list[str], list[str], int]:
 async def assert_pool_is_whole(crowd: Crowd) -> None:
     """Every connection can be had at once, and afterwards none is left in a transaction."""
     async with AsyncExitStack() as stack:
-        everything = [await stack.enter_async_context(crowd.db.scoped(PEOPLE[0])) for _ in range(POOL)]
-        assert len({scoped.connection.info.backend_pid for scoped in everything}) == POOL
+        everything = [await stack.enter_async_context(crowd.db.transaction(PEOPLE[0])) for _ in range(POOL)]
+        assert len({tx.connection.info.backend_pid for tx in everything}) == POOL
     stats = crowd.db.pool.get_stats()
     assert (stats["pool_size"], stats["pool_available"], stats.get("requests_waiting", 0)) == (POOL, POOL, 0)
 

@@ -119,8 +119,8 @@ async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, 
     await memory.configure_scope(identity("ana"), own)
     with pytest.raises(InvalidInputError, match=f"^{next(iter(wrong))}: "):
         await memory.configure_scope(identity("ana"), replace(own, **wrong))
-    async with memory.resources.database.scoped(identity("ana")) as scoped:
-        stored = (await scopes.scope_settings(scoped))["user:ana"]
+    async with memory.resources.database.transaction(identity("ana")) as tx:
+        stored = (await scopes.scope_settings(tx))["user:ana"]
     assert stored == replace(own, name="Ana", consolidation_guidance="Be brief.")
 
 

@@ -143,9 +143,9 @@ async def live(resources: Resources, who: Identity) -> None:
         ]
         await know(resources, actor, *new, run_id=run_id)
     kept = message("The catalogue is late.", session=who.session_id, user=who.user_id)
-    async with resources.database.scoped(who) as scoped:
-        await inbox.observe(scoped, who.session_id, [kept])
-        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=kept.id, text=kept.content)])
+    async with resources.database.transaction(who) as tx:
+        await inbox.observe(tx, who.session_id, [kept])
+        await inbox.index_messages(tx, resources.embedder.name, [IndexedText(item_id=kept.id, text=kept.content)])
 
 
 async def world(resources: Resources, superuser: psycopg.Connection) -> list[Row]:

@@ -327,7 +327,7 @@ def seeing_more(transaction: Callable[..., Any]) -> Callable[..., Any]:
 async def test_control_a_session_that_sees_more_scope_keys_changes_them(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("scoped", "write"):
+    for name in ("transaction", "write"):
         monkeypatch.setattr(Database, name, seeing_more(getattr(Database, name)))
 
     assert await caught(fresh_db) == "rows of another scope key changed"

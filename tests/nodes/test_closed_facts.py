@@ -351,7 +351,7 @@ async def test_of_what_somebody_said_in_confidence_a_group_s_text_is_told_nothin
             model.answer(REFLECTIONS, reflections(group=[reflection(f"The boat {boat(number)} is looked at first.")]))
             await say(memory, ana(f"s{number}"), f"I moor the boat {boat(number)}.", "Well.", "Yes.", "So.")
         secret, *others = await ids(memory, [1, 2, 3])
-        await operate(memory.resources.database, ana(), lambda scoped: memories.make_private(scoped, secret))
+        await operate(memory.resources.database, ana(), lambda tx: memories.make_private(tx, secret))
         for memory_id in (secret, *others):
             await memory.forget(ana(), memory_id)
         model.answer(FACTS, facts())

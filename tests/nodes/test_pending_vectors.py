@@ -230,16 +230,16 @@ async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(
     let_them_be_due(superuser)
     database, vector = memory.resources.database, [1.0] * DIMENSIONS
     for other in (identity("jonas", session="s2"), identity("ana", agent="museum")):
-        async with database.scoped(other) as scoped:
-            assert not await embeddings.are_due(scoped)
-            assert await embeddings.claim(scoped, most=10) == []
+        async with database.transaction(other) as tx:
+            assert not await embeddings.are_due(tx)
+            assert await embeddings.claim(tx, most=10) == []
 
-    async with database.scoped(ANA) as scoped:
-        (claimed,) = await embeddings.claim(scoped, most=10)
-        assert await embeddings.claim(scoped, most=10) == []
+    async with database.transaction(ANA) as tx:
+        (claimed,) = await embeddings.claim(tx, most=10)
+        assert await embeddings.claim(tx, most=10) == []
     superuser.execute("set session_replication_role = replica")
     superuser.execute("update mnemic.memories set content = 'Ana sold her bees.'")
     superuser.execute("set session_replication_role = origin")
-    async with database.scoped(ANA) as scoped:
-        assert await embeddings.fill(scoped, [claimed], [vector], model="any") == 0
+    async with database.transaction(ANA) as tx:
+        assert await embeddings.fill(tx, [claimed], [vector], model="any") == 0
     assert pending(superuser) == 1

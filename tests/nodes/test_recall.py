@@ -340,7 +340,7 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
     async with scripted_resources(clean_db, model, pool_size=1, recall_timeout_seconds=0.5) as resources:
         memory = Mnemic(resources)
         await fill(memory, model)
-        async with resources.database.scoped(ANA):
+        async with resources.database.transaction(ANA):
             context = await memory.recall(ANA, PAST)
             assert text_of((await memory.recall(ANA, PAST))["context"]) == ""
             with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):

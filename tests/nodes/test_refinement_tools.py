@@ -128,7 +128,7 @@ async def _found(service: Mnemic, query: str, search_type: Any = "text") -> list
     statement: LiteralString = (
         "update memories set state = 'absorbed', consolidated_into = id where kind = 'reflection'"
     )
-    await operate(service.resources.database, ANA, lambda scoped: scoped.execute(statement, {}))
+    await operate(service.resources.database, ANA, lambda tx: tx.execute(statement, {}))
     return [item.content for item in await service.query(ANA, query, search_type=search_type)]
 
 
@@ -184,9 +184,9 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
     short, english, hidden = drafts(SHORT, ENGLISH, "Ana mends the bell of the north quay.")
     see = memories.see_categories
 
-    async def sees(scoped: ScopedTransaction, categories: Sequence[str] | None) -> None:
+    async def sees(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
         if left_out != ("to see the role's" if categories else "to see all"):
-            await see(scoped, categories)
+            await see(tx, categories)
 
     monkeypatch.setattr(memories, "see_categories", sees)
     keeper = erasing.ANA.model_copy(update={"role": "keeper"})

@@ -327,7 +327,7 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
         "update memories set pinned = (id = %(one)s), tags = case when id = %(one)s then array['tone', 'answers']"
         " else array['answers'] end where kind = 'core'"
     )
-    await operate(memory.resources.database, ANA, lambda scoped: scoped.execute(marks, {"one": made[1].id}))
+    await operate(memory.resources.database, ANA, lambda tx: tx.execute(marks, {"one": made[1].id}))
 
     await play(memory, model, merge(3, 1, 2))
 

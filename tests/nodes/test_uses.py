@@ -154,8 +154,8 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
 
 
 async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None:
-    async with db.scoped(identity(user)) as scoped:
-        await memories.count_uses(scoped, memory_ids)
+    async with db.transaction(identity(user)) as tx:
+        await memories.count_uses(tx, memory_ids)
 
 
 @pytest.mark.parametrize("held_by", mostly_thorough(["both", "the policies", "the statement", "neither"], "both"))

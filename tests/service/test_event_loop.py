@@ -152,8 +152,8 @@ async def test_many_rows_leave_the_loop_to_others(
     resources: Resources, memory: Mnemic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(_: Mnemic) -> None:
-        async with resources.database.scoped(ANA) as scoped:
-            rows = await scoped.rows(dict, "select n, n::text as text from generate_series(1, 300000) as n", {})
+        async with resources.database.transaction(ANA) as tx:
+            rows = await tx.rows(dict, "select n, n::text as text from generate_series(1, 300000) as n", {})
         assert len(rows) == 300_000
 
     assert await busiest(memory, read) < (MOST,)

@@ -202,14 +202,14 @@ async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: L
 
 async def test_a_transaction_that_observes_does_not_hold_up_a_new_setting(clean_db: Clone) -> None:
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        async with db.scoped(ANA) as scoped:
-            await scopes.ensure_agent(scoped)
-        async with db.scoped(ANA) as observing:
+        async with db.transaction(ANA) as tx:
+            await scopes.ensure_agent(tx)
+        async with db.transaction(ANA) as observing:
             await inbox.observe(observing, "s1", [message("Hello.")])
-            async with db.scoped(ANA) as configuring:
+            async with db.transaction(ANA) as configuring:
                 await scopes.configure_agent(configuring, {**await scopes.lock_agent(configuring), "rag": False})
             with pytest.raises(DatabaseUnavailableError):  # CONTROL: a lock of the whole row would wait for it
-                async with db.scoped(ANA) as locking:
+                async with db.transaction(ANA) as locking:
                     await locking.execute("select from agents where agent_id = %(agent_id)s for update", {})
 
 

@@ -114,9 +114,9 @@ async def test_filters_may_be_a_mapping_or_the_record(memory: Mnemic) -> None:
 async def kept(resources: Resources, who: Identity, text: str) -> None:
     """A message that stays searchable."""
     said = message(text, session="s1", user=who.user_id)
-    async with resources.database.scoped(who) as scoped:
-        await inbox.observe(scoped, "s1", [said])
-        await inbox.index_messages(scoped, resources.embedder.name, [IndexedText(item_id=said.id, text=QUESTION)])
+    async with resources.database.transaction(who) as tx:
+        await inbox.observe(tx, "s1", [said])
+        await inbox.index_messages(tx, resources.embedder.name, [IndexedText(item_id=said.id, text=QUESTION)])
 
 
 #: What makes a line longer, markup of it, or two lines of one.

@@ -32,26 +32,26 @@ async def last_operation(db: Database) -> UUID:
 
 
 async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
-    async with db.scoped(who) as scoped:
-        rows = await scoped.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
+    async with db.transaction(who) as tx:
+        rows = await tx.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
     ((living,),) = rows
     return bool(living)
 
 
 async def states(db: Database, *new: NewMemory) -> list[str]:
-    async with db.scoped(ANA) as scoped:
-        return [found.state for item in new if (found := await memories.find(scoped, item.id))]
+    async with db.transaction(ANA) as tx:
+        return [found.state for item in new if (found := await memories.find(tx, item.id))]
 
 
 def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
-    return lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
+    return lambda tx: memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
 
 
 async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Principal, db: Database) -> None:
     short, quiet = (memory(text, kind="reflection") for text in ("Ana is brief.", "Ana is quiet."))
     whole = memory("Ana is brief and quiet.", kind="consolidation")
     await remember(db, ANA, short, quiet)
-    await operate(db, ANA, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id, quiet.id]))
+    await operate(db, ANA, adding(whole), lambda tx: memories.absorb(tx, whole.id, [short.id, quiet.id]))
     assert await states(db, short, quiet, whole) == ["absorbed", "absorbed", "active"]
     await undo(person, await last_operation(db))
     assert await states(db, short, quiet, whole) == ["active", "active", "soft_deleted"]
@@ -65,8 +65,8 @@ async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: 
         say = executing("update memories set content = %(text)s where id = %(id)s", text=content, id=each.id)
         await operate(db, ANA, in_a_session("user:ana", say))
     await restore(person, "user:ana", 2)
-    async with db.scoped(ANA) as scoped:
-        now = {item.id: item.content for item in await memories.living(scoped, ["fact"], most=9)}
+    async with db.transaction(ANA) as tx:
+        now = {item.id: item.content for item in await memories.living(tx, ["fact"], most=9)}
     assert now == {bees.id: "Ana keeps bees.", boats.id: "Ana sails."}
 
 
@@ -112,7 +112,7 @@ async def test_a_message_comes_back_with_a_superseded_memory_that_returns(
     wasps = memory("Ana keeps wasps.")
     await form(db, ANA, [said], bees, boats, wasps)
     change = Supersession(old_id=bees.id, old_version=1, new_id=wasps.id, until=MORNING)
-    await operate(db, ANA, lambda scoped: memories.supersede(scoped, [change]))
+    await operate(db, ANA, lambda tx: memories.supersede(tx, [change]))
     await forgotten(db, boats)
     assert not await is_searched(db, said)
     await undo(person, op_ids(superuser)[1])
@@ -125,7 +125,7 @@ async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it
     person = Principal.person(db, ANA)
     short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
     await remember(db, ANA, short)
-    await operate(db, ANA, adding(whole), lambda scoped: memories.absorb(scoped, whole.id, [short.id]))
+    await operate(db, ANA, adding(whole), lambda tx: memories.absorb(tx, whole.id, [short.id]))
     await retention.erase(person, [whole.id], dry_run=False, progress=None)
     assert await states(db, short, whole) == ["active", "purged"]
     if by == "restore":

@@ -51,10 +51,10 @@ def before_step(
     """Something happens just before a step is begun, once; it is told which memories the step changes."""
     take_step, steps = history.take_step, iter(range(1, 1000))
 
-    async def interrupted(scoped: Any, **given: Any) -> bool:
+    async def interrupted(tx: Any, **given: Any) -> bool:
         if next(steps) == number:
             await happens([row.memory_id for row in given["step"]])
-        return await take_step(scoped, **given)
+        return await take_step(tx, **given)
 
     monkeypatch.setattr(history, "take_step", interrupted)
 

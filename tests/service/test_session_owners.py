@@ -178,7 +178,7 @@ async def test_background_work_tells_the_sessions_of_one_id_apart(
     await memory.observe(ANA, turns("The crew meets on Mondays."))
     await memory.observe(identity("mallory", session="thread-1"), turns("I meet on Mondays."))
     superuser.execute('update mnemic.sessions set identity = identity || \'{"members": ["mallory"]}\'')
-    async with resources.database.scoped(identity("mallory")) as tx:
+    async with resources.database.transaction(identity("mallory")) as tx:
         rows = await tx.rows(dict, "select session_id from messages where user_id = 'mallory'", {})
         typed_in = [row["session_id"] for row in rows]
         assert await propagation.session_groups(tx, typed_in, "mallory") == {}
@@ -197,7 +197,7 @@ async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
         found = await form.session_of_target(Work(resources, *cast(Any, (None, None))), target)
         assert found
         users.add(found[0].user_id)
-        async with resources.database.scoped(found[0]) as tx:
+        async with resources.database.transaction(found[0]) as tx:
             box = await inbox.read_inbox(tx, found[0].session_id or "", most=9)
         assert {message.user_id for message in box.messages} - {None} == {found[0].user_id}
     assert users == {"ana", "mallory"}

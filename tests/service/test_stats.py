@@ -79,13 +79,13 @@ async def test_a_transaction_sees_and_deletes_events_of_its_own_agent_alone(
         memory.resources.events.note(Event(agent_id=who.agent_id, node="worker", op="form"))
     await memory.resources.events.write(memory.resources.database)
 
-    async with db.scoped(ANA) as tx:
+    async with db.transaction(ANA) as tx:
         assert await tx.tuples("select distinct agent_id from events", {}) == [(ANA.agent_id,)]
         assert await tx.tuples("delete from events where agent_id <> %(agent_id)s returning 1", {}) == []
 
     superuser.execute("alter table mnemic.events disable row level security")
     try:  # the control: the policy alone keeps them apart
-        async with db.scoped(ANA) as tx:
+        async with db.transaction(ANA) as tx:
             assert len(await tx.tuples("select distinct agent_id from events", {})) == 2
     finally:
         superuser.execute("alter table mnemic.events enable row level security")

@@ -343,7 +343,7 @@ async def test_a_past_moment_is_read_in_words_or_blind(
         (bees.id, "", "purged"),
         (porto.id, PORTO, "active"),
     }
-    await operate(db, ANA, lambda scoped: scoped.execute("update memories set importance = 5 where content <> ''", {}))
+    await operate(db, ANA, lambda tx: tx.execute("update memories set importance = 5 where content <> ''", {}))
     weights = [
         await rollback.as_of_blind(administrator, "user:ana", revision, with_closed=False) for revision in (4, 7)
     ]
@@ -370,6 +370,6 @@ async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_
             await rollback.as_of(resources, OWN, key, 1, with_closed=False)
 
 
-async def _add(text: str, scoped: ScopedTransaction) -> None:
+async def _add(text: str, tx: ScopedTransaction) -> None:
     """One statement of its own, and so with a time of its own."""
-    await memories.insert(scoped, [new_memory(text)], model=MODEL, vectors={}, run_id=None)
+    await memories.insert(tx, [new_memory(text)], model=MODEL, vectors={}, run_id=None)

@@ -342,10 +342,10 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
     yards = memory("The yard is closed.", key="group:yard")
     await remember(db, inside, yards)
     await remember(db, inside, replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),)))
-    async with db.scoped(mine) as scoped:
-        head = await history.head(scoped)
+    async with db.transaction(mine) as tx:
+        head = await history.head(tx)
         assert head
-        rows = await history.exported(scoped, own, after=0, last=head.revision)
+        rows = await history.exported(tx, own, after=0, last=head.revision)
     assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == []
 
 

@@ -49,15 +49,15 @@ def of_category(category: str, content: str, kind: Kind) -> NewMemory:
 async def live(db: Database) -> None:
     """Of every category a living memory, one that was replaced and a reflection; a kept message is their source."""
     said = message(SAID)
-    async with db.scoped(ME) as scoped:
-        await inbox.observe(scoped, "s1", [said])
-        op_id = await scoped.begin_operation("formation")
+    async with db.transaction(ME) as tx:
+        await inbox.observe(tx, "s1", [said])
+        op_id = await tx.begin_operation("formation")
         for category in EVERY:
             kind = KINDS.get(category, "fact")
             if category == OF_MESSAGES:
-                await inbox.settle(scoped, op_id, [said], read_revision=0)
+                await inbox.settle(tx, op_id, [said], read_revision=0)
                 text = IndexedText(item_id=said.id, text=SAID, vector=direction(0))
-                await inbox.index_messages(scoped, MODEL, [text])
+                await inbox.index_messages(tx, MODEL, [text])
                 continue
             new = [
                 of_category(category, f"Of the bees: {category}.", kind),
@@ -66,9 +66,9 @@ async def live(db: Database) -> None:
             ]
             new[0] = replace(new[0], source_message_ids=(said.id,))
             vectors = {item.id: direction(10) for item in new}
-            await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+            await memories.insert(tx, new, model=MODEL, vectors=vectors, run_id=None)
             closing = Supersession(old_id=new[1].id, old_version=1, new_id=new[0].id, until=MORNING)
-            await memories.supersede(scoped, [closing])
+            await memories.supersede(tx, [closing])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def world(db: Database) -> Database:
     return db
 
 
-async def everything(scoped: ScopedTransaction) -> set[str]:
+async def everything(tx: ScopedTransaction) -> set[str]:
     """The categories of all that the service's own reading brings, asked for every category there is.
 
     The check of a request's categories is left out.
@@ -87,15 +87,15 @@ async def everything(scoped: ScopedTransaction) -> set[str]:
         for named in (None, EVERY)
         for filters in (MemoryFilters(), MemoryFilters(importance_min=1, user_id="ana"))
     ]
-    asked = [await searched(scoped, request, VECTOR, EVERY) for request in requests]
-    listed = await memories.living(scoped, [*memories.STANDING, "fact", *KINDS.values()], most=999, with_closed=True)
-    standing = await memories.standing(scoped, always=EVERY, most=999)
+    asked = [await searched(tx, request, VECTOR, EVERY) for request in requests]
+    listed = await memories.living(tx, [*memories.STANDING, "fact", *KINDS.values()], most=999, with_closed=True)
+    standing = await memories.standing(tx, always=EVERY, most=999)
     shown = [item for part in standing.scopes for item in (*part.texts, *part.facts)]
     return {item.category for items in asked for item in items} | {item.category for item in [*listed, *shown]}
 
 
-async def bare(scoped: ScopedTransaction, table: str) -> set[str]:
-    cursor = await scoped.execute(SEEN[table], {})
+async def bare(tx: ScopedTransaction, table: str) -> set[str]:
+    cursor = await tx.execute(SEEN[table], {})
     return {row[0] for row in await cursor.fetchall()}
 
 
@@ -109,10 +109,10 @@ def visible(allowed: Sequence[str], table: str) -> set[str]:
 @pytest.mark.parametrize("role", few_first(CATEGORIES.allowlists))
 async def test_a_role_sees_the_rows_of_its_categories_and_no_others(world: Database, role: str) -> None:
     allowed = CATEGORIES.of_role(role).categories
-    async with world.scoped(ME, categories=allowed) as scoped:
+    async with world.transaction(ME, categories=allowed) as tx:
         for table in SEEN:
-            assert await bare(scoped, table) == visible(allowed, table), table
-        assert await everything(scoped) == {*allowed}
+            assert await bare(tx, table) == visible(allowed, table), table
+        assert await everything(tx) == {*allowed}
 
 
 async def test_without_an_allowlist_everything_is_there_and_under_an_empty_one_nothing(clean_db: Clone) -> None:
@@ -120,10 +120,10 @@ async def test_without_an_allowlist_everything_is_there_and_under_an_empty_one_n
     async with clean_db.database(Settings(pool_size=1)) as db:
         await live(db)
         for allowed, expected in ((("tasks",), ("tasks",)), (None, EVERY), ((), ())):
-            async with db.scoped(ME, categories=allowed) as scoped:
-                assert await everything(scoped) == {*expected}
+            async with db.transaction(ME, categories=allowed) as tx:
+                assert await everything(tx) == {*expected}
                 for table in SEEN:
-                    assert await bare(scoped, table) == visible(expected, table)
+                    assert await bare(tx, table) == visible(expected, table)
 
 
 @pytest.mark.thorough
@@ -134,18 +134,18 @@ async def test_without_its_clause_a_table_shows_what_is_not_allowed(fresh_db: Cl
         for table in SEEN:
             with fresh_db.as_superuser() as connection:
                 connection.execute(f"alter policy service on mnemic.{table} using ({BEFORE})")
-            async with db.scoped(ME, categories=allowed) as scoped:
-                assert await bare(scoped, table) > visible(allowed, table)
-        async with db.scoped(ME, categories=allowed) as scoped:
-            assert await everything(scoped) == {*EVERY}
+            async with db.transaction(ME, categories=allowed) as tx:
+                assert await bare(tx, table) > visible(allowed, table)
+        async with db.transaction(ME, categories=allowed) as tx:
+            assert await everything(tx) == {*EVERY}
 
 
 @pytest.mark.parametrize("role", ["supervisor", "planner"])
 async def test_what_was_said_is_found_by_no_way_round_its_facts(world: Database, role: str) -> None:
     """Every fact stands on the message; its words lift nothing and come back with nothing where it is not allowed."""
     allowed = CATEGORIES.of_role(role).categories
-    async with world.scoped(ME, categories=allowed) as scoped:
-        results = await searched(scoped, MemoryQuery(query="wombat", search_type="text"), None, EVERY)
+    async with world.transaction(ME, categories=allowed) as tx:
+        results = await searched(tx, MemoryQuery(query="wombat", search_type="text"), None, EVERY)
         assert bool(results) == (SAID in contents(results)) == (role == "supervisor")
 
 
@@ -163,9 +163,9 @@ FOREIGN_WRITES = [
 @pytest.mark.parametrize("statement", FOREIGN_WRITES)
 async def test_no_row_of_another_category_can_be_made(world: Database, statement: str) -> None:
     async def write(category: str) -> None:
-        async with world.scoped(ME, categories=["tasks"]) as scoped:
-            await scoped.begin_operation("remember")
-            await scoped.execute(statement.format(f"'{category}'"), {})
+        async with world.transaction(ME, categories=["tasks"]) as tx:
+            await tx.begin_operation("remember")
+            await tx.execute(statement.format(f"'{category}'"), {})
 
     with pytest.raises(RefusedError, match="row-level security"):
         await write("knowledge")
@@ -178,10 +178,10 @@ async def test_what_is_not_allowed_is_neither_changed_nor_closed(
 ) -> None:
     others = "select md5(string_agg(m::text, '' order by id)) from mnemic.memories m where category <> 'tasks'"
     before = superuser.execute(others).fetchone()
-    async with world.scoped(ME, categories=["tasks"]) as scoped:
-        await scoped.begin_operation("forget")
-        changed = await scoped.execute("update memories set importance = 5 where state = 'active'", {})
+    async with world.transaction(ME, categories=["tasks"]) as tx:
+        await tx.begin_operation("forget")
+        changed = await tx.execute("update memories set importance = 5 where state = 'active'", {})
         assert changed.rowcount == 2
-        gone = await scoped.execute("delete from entries where category <> 'tasks'", {})
+        gone = await tx.execute("delete from entries where category <> 'tasks'", {})
         assert gone.rowcount == 0
     assert superuser.execute(others).fetchone() == before

@@ -71,8 +71,8 @@ async def test_an_error_says_what_it_is_and_quotes_nothing_as_the_servers_own_wo
         superuser.execute(statement)
     assert (own.value.sqlstate, CANARY in everything(own.value)) == (state, True)
     with pytest.raises(MnemicError) as caught:
-        async with db.scoped(ME) as scoped:
-            await scoped.execute(statement, {})
+        async with db.transaction(ME) as tx:
+            await tx.execute(statement, {})
 
     assert type(caught.value) is kind
     assert (caught.value.sqlstate, f"(SQLSTATE {state})" in str(caught.value)) == (state, True)
@@ -82,8 +82,8 @@ async def test_an_error_says_what_it_is_and_quotes_nothing_as_the_servers_own_wo
 @pytest.mark.parametrize("ending", ["\0", "\ud800"], ids=["nul", "lone surrogate"])
 async def test_text_that_cannot_be_sent_is_invalid_input(db: Database, ending: str) -> None:
     with pytest.raises(InvalidInputError, match="cannot be stored") as caught:
-        async with db.scoped(ME) as scoped:
-            await scoped.execute("select %(text)s", {"text": CANARY + ending})
+        async with db.transaction(ME) as tx:
+            await tx.execute("select %(text)s", {"text": CANARY + ending})
     assert caught.value.sqlstate is None
     assert CANARY not in everything(caught.value)
 
@@ -99,16 +99,16 @@ async def test_text_that_cannot_be_sent_is_invalid_input(db: Database, ending: s
 async def test_other_errors_say_what_they_are_in_any_transaction(
     db: Database, statement: LiteralString, values: Any, kind: type[MnemicError], words: str
 ) -> None:
-    for transaction in (db.scoped(ME), db.catalog()):
+    for transaction in (db.transaction(ME), db.catalog()):
         with pytest.raises(kind, match=words):
             async with transaction as opened:
                 await getattr(opened, "connection", opened).execute(statement, values)
 
 
 async def test_a_pool_that_is_used_up_says_which_setting_to_raise(clean_db: Clone) -> None:
-    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.5)) as db, db.scoped(ME):
+    async with clean_db.database(Settings(pool_size=1, pool_timeout_seconds=0.5)) as db, db.transaction(ME):
         with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
-            async with db.scoped(ME):
+            async with db.transaction(ME):
                 pass
 
 
@@ -116,7 +116,7 @@ async def test_a_closed_database_says_so(clean_db: Clone) -> None:
     async with clean_db.database() as db:
         pass
     with pytest.raises(DatabaseUnavailableError, match="async with"):
-        async with db.scoped(ME):
+        async with db.transaction(ME):
             pass
 
 
@@ -167,17 +167,17 @@ async def test_a_write_on_a_server_that_freezes_is_an_error_of_ours(fresh_db: Cl
     async with fresh_db.database(Settings(**LIMITS)) as db:
         with ExitStack() as ending:
 
-            async def act(scoped: ScopedTransaction) -> None:
-                await scopes.configure_agent(scoped, {"rag": False})
+            async def act(tx: ScopedTransaction) -> None:
+                await scopes.configure_agent(tx, {"rag": False})
                 ending.enter_context(frozen(fresh_db))
                 if not last:
-                    await scopes.agent_settings(scoped)
+                    await scopes.agent_settings(tx)
 
             async with asyncio.timeout(FOREVER):
                 with pytest.raises(DatabaseUnavailableError, match="does not answer"):
                     await db.write(ANA, act)
-        async with db.scoped(ANA) as scoped:
-            assert await scopes.agent_settings(scoped) in (({}, {"rag": False}) if last else ({},))
+        async with db.transaction(ANA) as tx:
+            assert await scopes.agent_settings(tx) in (({}, {"rag": False}) if last else ({},))
 
 
 def test_what_a_dsn_says_of_the_network_is_not_overruled() -> None:
@@ -190,8 +190,8 @@ def test_what_a_dsn_says_of_the_network_is_not_overruled() -> None:
 @pytest.mark.thorough
 async def test_a_process_that_was_busy_itself_reads_what_has_come(fresh_db: Clone) -> None:
     settings = Settings(recall_timeout_seconds=0.1)
-    async with fresh_db.database(settings) as database, database.scoped(ANA, for_recall=True) as scoped:
-        asked = asyncio.create_task(scoped.execute("select 1", {}))
+    async with fresh_db.database(settings) as database, database.transaction(ANA, for_recall=True) as tx:
+        asked = asyncio.create_task(tx.execute("select 1", {}))
         await asyncio.sleep(0)  # the question goes out, and its limit begins
         time.sleep(0.1 + connection_module.ANSWER_SECONDS + 0.3)  # noqa: ASYNC251 - the host blocks its event loop
         assert await (await asked).fetchone() == (1,)

@@ -48,8 +48,8 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
     session = await begun(db, who, key)
     found: list[int] = []
 
-    async def act(scoped: Any) -> None:
-        found.append(await refinements.duplicates(scoped, remove=True))
+    async def act(tx: Any) -> None:
+        found.append(await refinements.duplicates(tx, remove=True))
 
     await within(db, who, session, act, reason="dedup")
     assert found == [1]

@@ -218,10 +218,10 @@ async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None
     await form(world.db, ANA, [said, echo, other], kept)
     await form(world.db, identity(session="s2"), [again])
     waiting = [message(f"I keep a {CANARY}, did you know?", session="s3"), message("Yes", session="s3")]
-    async with world.db.scoped(identity(session="s3")) as scoped:
-        await scopes.ensure_agent(scoped)
-        await inbox.observe(scoped, "s3", waiting)
-        await inbox.quarantined(scoped, [waiting[0].id])
+    async with world.db.transaction(identity(session="s3")) as tx:
+        await scopes.ensure_agent(tx)
+        await inbox.observe(tx, "s3", waiting)
+        await inbox.quarantined(tx, [waiting[0].id])
     assert await erase(world.db, kept.id) == [kept.id]
     assert world.told([said, echo, again, other, *waiting]) == [other, waiting[1]]
     assert world.places() == set()
@@ -244,7 +244,7 @@ async def test_an_update_goes_with_what_it_renewed_and_the_other_way_round(world
         change = Supersession(old_id=old.id, old_version=1, new_id=new.id, until=MORNING)
         await remember(world.db, ANA, old, apart)
         await remember(world.db, ANA, new)
-        await operate(world.db, ANA, lambda scoped, one=change: memories.supersede(scoped, [one]))  # type: ignore[misc]
+        await operate(world.db, ANA, lambda tx, one=change: memories.supersede(tx, [one]))  # type: ignore[misc]
         assert {*await erase(world.db, (old, new)[chosen].id)} == {old.id, new.id}
         assert world.states(old.id, new.id, apart.id) == ["purged", "purged", "active"]
     assert world.places() == set()

@@ -78,19 +78,19 @@ class Shared:
         await remember(db, bo, merged)
         taken = [formed[name].id for name in ("taken in", "another's, taken in")]
         closing = Supersession(old_id=formed["said for the group"].id, old_version=1, new_id=merged.id, until=MORNING)
-        await operate(db, ana, lambda scoped: memories.absorb(scoped, formed["what took it in"].id, taken))
-        await operate(db, bo, lambda scoped: memories.supersede(scoped, [closing]))
+        await operate(db, ana, lambda tx: memories.absorb(tx, formed["what took it in"].id, taken))
+        await operate(db, bo, lambda tx: memories.supersede(tx, [closing]))
         by_ana = bo.model_copy(update={"actor_id": "ana"})
         for who, new in zip((ana, bo, by_ana), asked, strict=True):
-            async with db.scoped(who) as scoped:
-                await scoped.begin_operation("remember")
-                await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
-        async with db.scoped(ana) as scoped:
-            await inbox.observe(scoped, "s1", [self.pending])
+            async with db.transaction(who) as tx:
+                await tx.begin_operation("remember")
+                await memories.insert(tx, [new], model=MODEL, vectors={}, run_id=None)
+        async with db.transaction(ana) as tx:
+            await inbox.observe(tx, "s1", [self.pending])
             name = "insert into scopes (agent_id, scope_key, name, extraction_guidance) values"
             for key in ("user:ana", "group:crew"):
                 text = CANARY[: 6 if "ana" in key else 3]
-                await scoped.execute(f"{name} ('harbor', '{key}', '{text}', '{text}')", {})
+                await tx.execute(f"{name} ('harbor', '{key}', '{text}', '{text}')", {})
         return self
 
 
@@ -138,18 +138,18 @@ async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name
 
 async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: World) -> None:
     hers, his = message(f"I have a {CANARY}"), message("I sail.", user="bo")
-    async with world.db.scoped(BO, also=["user:ana"]) as scoped:
-        await scopes.ensure_agent(scoped)
-        await inbox.observe(scoped, "s1", [hers, his])
-        await inbox.quarantined(scoped, [hers.id])
+    async with world.db.transaction(BO, also=["user:ana"]) as tx:
+        await scopes.ensure_agent(tx)
+        await inbox.observe(tx, "s1", [hers, his])
+        await inbox.quarantined(tx, [hers.id])
     await erase_person(world.db)
-    async with world.db.scoped(BO) as scoped:
-        box = await inbox.read_inbox(scoped, "s1", most=10)
+    async with world.db.transaction(BO) as tx:
+        box = await inbox.read_inbox(tx, "s1", most=10)
     assert ([item.id for item in box.messages], box.pending, box.quarantined) == ([his.id], 1, 0)
-    async with world.db.scoped(ANA) as scoped:  # the host sends all of it again, and one new message
+    async with world.db.transaction(ANA) as tx:  # the host sends all of it again, and one new message
         new = message("Good morning")
-        observed = await inbox.observe(scoped, "s1", [hers, new])
-        box = await inbox.read_inbox(scoped, "s1", most=10)
+        observed = await inbox.observe(tx, "s1", [hers, new])
+        box = await inbox.read_inbox(tx, "s1", most=10)
     assert (observed.accepted, [item.id for item in box.messages]) == (1, [his.id, new.id])
     assert world.places() == set()
 
@@ -169,9 +169,9 @@ async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_b
     beside = replace(memory("Berth 12 is free.", key="group:crew", sources=[his]), actor_id="bo")
     await form(world.db, CREW, [*hers, his], own, crews, thought, from_his, old, also=["user:bo"])
     taken = [thought.id, from_his.id]
-    await operate(world.db, CREW, _storing(whole), lambda scoped: memories.absorb(scoped, whole.id, taken))
+    await operate(world.db, CREW, _storing(whole), lambda tx: memories.absorb(tx, whole.id, taken))
     closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id, until=MORNING)
-    await operate(world.db, CREW, _storing(merged), lambda scoped: memories.supersede(scoped, [closing]))
+    await operate(world.db, CREW, _storing(merged), lambda tx: memories.supersede(tx, [closing]))
     await operate(world.db, CREW, _storing(beside))
     if before:
         await erase(world.db, own.id, thought.id)
@@ -280,7 +280,7 @@ async def test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_fr
 
 
 def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
-    return lambda scoped: memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None)
+    return lambda tx: memories.insert(tx, [new], model=MODEL, vectors={}, run_id=None)
 
 
 _WITH_SOURCES = (

@@ -35,9 +35,9 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
 
     made: list[UUID | None] = []
 
-    async def act(scoped: ScopedTransaction) -> None:
-        ledger = await refinements.ledger(scoped)
-        made.append(await refinements.merge(scoped, [entry for entry in ledger if entry.id in ids], "profile", text))
+    async def act(tx: ScopedTransaction) -> None:
+        ledger = await refinements.ledger(tx)
+        made.append(await refinements.merge(tx, [entry for entry in ledger if entry.id in ids], "profile", text))
 
     await within(db, ANA, session, act, reason="merge")
     assert made[0]
@@ -144,9 +144,9 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
     text = "Ana keeps an animal in the shed; its key hangs by the door"
     both = await merged(world.db, session, text, hers, his)
 
-    async def rewrite(scoped: ScopedTransaction) -> None:
-        (entry,) = [found for found in await refinements.ledger(scoped) if found.id == third]
-        await memories.rewrite(scoped, entry, f"Green door, {CANARY}")
+    async def rewrite(tx: ScopedTransaction) -> None:
+        (entry,) = [found for found in await refinements.ledger(tx) if found.id == third]
+        await memories.rewrite(tx, entry, f"Green door, {CANARY}")
 
     await within(world.db, ANA, session, rewrite)
 

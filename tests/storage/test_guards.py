@@ -41,8 +41,8 @@ async def stored(db: Database) -> NewMemory:
 def changing(statement: str) -> Act:
     """The statement, which must reach one row: what changes none passes every guard."""
 
-    async def act(scoped: ScopedTransaction) -> None:
-        cursor = await scoped.execute(statement, {})
+    async def act(tx: ScopedTransaction) -> None:
+        cursor = await tx.execute(statement, {})
         assert cursor.rowcount == 1
 
     return act
@@ -173,19 +173,19 @@ async def test_a_write_without_an_operation_or_after_it_is_refused(clean_db: Clo
         await remember(db, ME)
         for stored in range(2):
             with pytest.raises(RefusedError, match="only inside an operation"):
-                async with db.scoped(ME) as scoped:
-                    await memories.insert(scoped, [memory("Ana sails.")], model=MODEL, vectors={}, run_id=None)
-            async with db.scoped(ME) as scoped:
-                assert len(await memories.living(scoped, ["fact"], most=9)) == stored
+                async with db.transaction(ME) as tx:
+                    await memories.insert(tx, [memory("Ana sails.")], model=MODEL, vectors={}, run_id=None)
+            async with db.transaction(ME) as tx:
+                assert len(await memories.living(tx, ["fact"], most=9)) == stored
             await remember(db, ME, memory("Ana keeps bees."))
 
 
 async def _change_under(db: Database, op_id: uuid.UUID, who: Identity = ME) -> None:
     """A change in an operation whose id the service's role has chosen."""
     begin = "select begin_operation(%(op_id)s, 'bo', 'formation', null, null, '{}')"
-    async with db.scoped(who) as scoped:
-        await scoped.execute(begin, {"op_id": op_id})
-        await scoped.execute("update memories set importance = 5", {})
+    async with db.transaction(who) as tx:
+        await tx.execute(begin, {"op_id": op_id})
+        await tx.execute("update memories set importance = 5", {})
 
 
 async def test_no_operation_goes_on_under_the_id_of_another(
@@ -241,4 +241,4 @@ async def test_one_consolidation_lives_in_a_scope_key(db: Database) -> None:
     assert await remember(db, ME, first) == {first.id}
     assert await remember(db, ME, second) == set()
     with pytest.raises(ConcurrentChangeError):
-        await operate(db, ME, lambda scoped: memories.absorb(scoped, first.id, [second.id]))
+        await operate(db, ME, lambda tx: memories.absorb(tx, first.id, [second.id]))

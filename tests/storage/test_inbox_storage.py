@@ -25,14 +25,14 @@ ME = identity(session="s1")
 
 
 async def observe(db: Database, *messages: Message) -> tuple[int, int]:
-    async with db.scoped(ME) as scoped:
-        observed = await inbox.observe(scoped, "s1", messages)
+    async with db.transaction(ME) as tx:
+        observed = await inbox.observe(tx, "s1", messages)
     return observed.accepted, observed.pending
 
 
 async def pending(db: Database) -> list[str]:
-    async with db.scoped(ME) as scoped:
-        return [item.content for item in (await inbox.read_inbox(scoped, "s1", most=9)).messages]
+    async with db.transaction(ME) as tx:
+        return [item.content for item in (await inbox.read_inbox(tx, "s1", most=9)).messages]
 
 
 async def test_a_message_edited_by_its_speaker_replaces_the_first_while_it_waits(
@@ -63,8 +63,8 @@ async def test_a_message_of_another_speaker_under_its_id_changes_nothing(db: Dat
 
 
 async def settle_read(db: Database, *read: Message) -> None:
-    async with db.scoped(ME) as scoped:
-        await inbox.settle(scoped, await scoped.begin_operation("formation"), read, read_revision=0)
+    async with db.transaction(ME) as tx:
+        await inbox.settle(tx, await tx.begin_operation("formation"), read, read_revision=0)
 
 
 @pytest.mark.parametrize("held", [True, pytest.param(False, id="control", marks=pytest.mark.thorough)])
@@ -84,8 +84,8 @@ async def test_a_message_edited_while_it_is_formed_is_formed_anew(
 async def test_the_inbox_is_read_in_the_order_of_arrival_and_counts_what_is_beyond(db: Database) -> None:
     talk = [message(f"line {number}", said_at=MORNING - timedelta(minutes=number)) for number in range(5)]
     await observe(db, *talk)
-    async with db.scoped(ME) as scoped:
-        box = await inbox.read_inbox(scoped, "s1", most=3)
+    async with db.transaction(ME) as tx:
+        box = await inbox.read_inbox(tx, "s1", most=3)
     assert box.messages == tuple(talk[:3])
     assert box.pending == 5
     assert timedelta(0) < box.idle < timedelta(minutes=5)
@@ -109,8 +109,8 @@ async def observe_all_at_once(db: Database, rounds: int) -> list[MnemicError]:
 
     async def observe(messages: Sequence[Message]) -> None:
         try:
-            async with db.scoped(ME) as scoped:
-                await inbox.observe(scoped, "s1", messages)
+            async with db.transaction(ME) as tx:
+                await inbox.observe(tx, "s1", messages)
         except MnemicError as error:
             met.append(error)
 
@@ -124,8 +124,8 @@ async def test_observers_of_the_same_messages_in_any_order_do_not_deadlock(fresh
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:
         assert await observe_all_at_once(db, rounds=40) == []
-        async with db.scoped(ME) as scoped:
-            observed = await inbox.observe(scoped, "s1", [])
+        async with db.transaction(ME) as tx:
+            observed = await inbox.observe(tx, "s1", [])
     with fresh_db.as_superuser() as connection:
         stored = connection.execute("select count(*) from mnemic.messages").fetchone()
         counted = connection.execute("select message_count from mnemic.sessions").fetchone()
@@ -137,8 +137,8 @@ async def test_observers_of_the_same_messages_in_any_order_do_not_deadlock(fresh
 async def test_without_the_sessions_lock_they_would(fresh_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     see_deadlocks_quickly(fresh_db)
     async with fresh_db.database(PATIENT) as db:
-        async with db.scoped(ME) as scoped:
-            await inbox.observe(scoped, "s1", [])
+        async with db.transaction(ME) as tx:
+            await inbox.observe(tx, "s1", [])
         unlocked = {**inbox._SQL, "enter_session": "select 1"}
         monkeypatch.setattr(inbox, "_SQL", MappingProxyType(unlocked))
         met = await observe_all_at_once(db, rounds=40)
@@ -153,7 +153,7 @@ async def test_messages_are_numbered_within_their_session_without_gaps(
     async with clean_db.database(PATIENT) as db:
 
         async def observe(messages: Sequence[Message], session: str = "s1") -> None:
-            await db.write(identity(session=session), lambda scoped: inbox.observe(scoped, session, messages))
+            await db.write(identity(session=session), lambda tx: inbox.observe(tx, session, messages))
 
         for upto in range(2, 22, 2):
             elsewhere = [message("elsewhere", session="s2")]

@@ -46,19 +46,17 @@ async def live_a_little(db: Database, who: Identity) -> None:
     """One row or more in every table and for every scope key of an identity."""
     assert who.session_id
     said = message(f"I am {who.user_id} at {who.agent_id}", session=who.session_id, user=who.user_id)
-    async with db.scoped(who) as scoped:
-        await inbox.observe(scoped, who.session_id, [said])
-        op_id = await scoped.begin_operation("formation")
+    async with db.transaction(who) as tx:
+        await inbox.observe(tx, who.session_id, [said])
+        op_id = await tx.begin_operation("formation")
         kinds: dict[str, Kind] = {key: "episode" if key.startswith("session") else "fact" for key in who.scope_keys}
         new = [memory(f"{key} is known", key=key, sources=[said], kind=kind) for key, kind in kinds.items()]
-        await memories.insert(scoped, new, model=MODEL, vectors={item.id: direction(0) for item in new}, run_id=None)
-        await inbox.settle(scoped, op_id, [said], read_revision=0)
-        await inbox.index_messages(
-            scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
-        )
+        await memories.insert(tx, new, model=MODEL, vectors={item.id: direction(0) for item in new}, run_id=None)
+        await inbox.settle(tx, op_id, [said], read_revision=0)
+        await inbox.index_messages(tx, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))])
         for key in who.scope_keys:
-            await scopes.configure_scope(scoped, ScopeSettings(scope_key=key, name=key))
-        await scopes.record_usage(scoped, Usage(step="save", model="m", calls=1))
+            await scopes.configure_scope(tx, ScopeSettings(scope_key=key, name=key))
+        await scopes.record_usage(tx, Usage(step="save", model="m", calls=1))
 
 
 @pytest.fixture
@@ -68,9 +66,9 @@ async def world(db: Database) -> Database:
     return db
 
 
-async def owners(scoped: ScopedTransaction, table: str) -> set[tuple[str, str]]:
+async def owners(tx: ScopedTransaction, table: str) -> set[tuple[str, str]]:
     """The agents and owners of all rows that the transaction sees in a table, without any condition."""
-    cursor = await scoped.execute(f"select distinct agent_id, {TABLES[table]} from {table}", {})
+    cursor = await tx.execute(f"select distinct agent_id, {TABLES[table]} from {table}", {})
     return {(row[0], row[1]) for row in await cursor.fetchall()}
 
 
@@ -83,9 +81,9 @@ def own(who: Identity, table: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_bare_select_sees_the_own_rows_and_no_others(world: Database, table: str) -> None:
     for who in PEOPLE:
-        async with world.scoped(who) as scoped:
+        async with world.transaction(who) as tx:
             expected = own(who, table)
-            seen = await owners(scoped, table)
+            seen = await owners(tx, table)
             if table == "entries":  # and those of the own kept message
                 expected |= {(who.agent_id, f"user:{who.user_id}")}
             assert seen == expected
@@ -99,8 +97,8 @@ async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db
         for table in TABLES.keys() - {"agents", "token_usage"}:
             with fresh_db.as_superuser() as connection:
                 connection.execute(f"alter table mnemic.{table} disable row level security")
-            async with db.scoped(ANA) as scoped:
-                seen = await owners(scoped, table)
+            async with db.transaction(ANA) as tx:
+                seen = await owners(tx, table)
             assert own(BOB, table) < seen, table
             assert own(ANA_ELSEWHERE, table) < seen, table
 
@@ -114,10 +112,10 @@ async def test_every_way_to_read_returns_what_the_transaction_was_given_and_noth
         (ANA, ("user:bob",), {*ANA.scope_keys, "user:bob"}),
         (ANA_ELSEWHERE, (), {*ANA_ELSEWHERE.scope_keys}),
     ):
-        async with world.scoped(who, also=also) as scoped:
-            living = await memories.living(scoped, ["fact", "episode"], most=50)
-            similar = await memories.similar(scoped, every, [direction(0)] * len(every), model=MODEL, most=50)
-            found = await searched(scoped, request, direction(0), ["profile"])
+        async with world.transaction(who, also=also) as tx:
+            living = await memories.living(tx, ["fact", "episode"], most=50)
+            similar = await memories.similar(tx, every, [direction(0)] * len(every), model=MODEL, most=50)
+            found = await searched(tx, request, direction(0), ["profile"])
         assert {item.scope_key for item in living} == {item.scope_key for item in found} == expected
         assert {item.id for item in similar} == {item.id for item in living if item.kind == "fact"}
 
@@ -151,7 +149,7 @@ FOREIGN_INSERTS = [
 @pytest.mark.parametrize("statement", FOREIGN_INSERTS)
 async def test_a_row_for_a_foreign_scope_key_is_refused(world: Database, statement: str) -> None:
     with pytest.raises(RefusedError, match="row-level security"):
-        await operate(world, ANA, lambda scoped: scoped.execute(statement, {}))
+        await operate(world, ANA, lambda tx: tx.execute(statement, {}))
 
 
 async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
@@ -159,17 +157,17 @@ async def test_a_foreign_row_is_not_changed_and_an_own_one_not_given_away(
 ) -> None:
     foreign = "select md5(string_agg(m::text, '' order by id)) from mnemic.memories m where scope_key like '%bob'"
     before = superuser.execute(foreign).fetchone()
-    async with world.scoped(ANA) as scoped:
-        await scoped.begin_operation("formation")
-        cursor = await scoped.execute("update memories set content = 'taken' where scope_key like '%%bob%%'", {})
+    async with world.transaction(ANA) as tx:
+        await tx.begin_operation("formation")
+        cursor = await tx.execute("update memories set content = 'taken' where scope_key like '%%bob%%'", {})
         assert cursor.rowcount == 0
-        cursor = await scoped.execute("delete from entries where scope_key = 'user:bob'", {})
+        cursor = await tx.execute("delete from entries where scope_key = 'user:bob'", {})
         assert cursor.rowcount == 0
     assert superuser.execute(foreign).fetchone() == before
     for table in ("scopes", "entries", "messages"):
         with pytest.raises(RefusedError, match="row-level security"):
-            async with world.scoped(identity("ana")) as scoped:
-                await scoped.execute(f"update {table} set scope_key = 'user:bob' where scope_key = 'user:ana'", {})
+            async with world.transaction(identity("ana")) as tx:
+                await tx.execute(f"update {table} set scope_key = 'user:bob' where scope_key = 'user:ana'", {})
 
 
 async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> None:
@@ -180,8 +178,8 @@ async def test_another_users_twin_is_neither_revealed_nor_lost(db: Database) -> 
 
 async def has_a_past(db: Database, keys: Sequence[str]) -> set[str]:
     """Of which scope keys Ana is told when something last happened."""
-    async with db.scoped(ANA) as scoped:
-        return {key for key in keys if await history.revision_of(scoped, key, datetime.max.replace(tzinfo=UTC))}
+    async with db.transaction(ANA) as tx:
+        return {key for key in keys if await history.revision_of(tx, key, datetime.max.replace(tzinfo=UTC))}
 
 
 async def test_when_something_happened_to_others_is_not_told(world: Database) -> None:
@@ -203,17 +201,15 @@ async def told_of_a_relation(db: Database) -> tuple[str, list[str], list[str]]:
     related = replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),))
     await remember(db, inside, yards)
     await remember(db, inside, related)
-    async with db.scoped(inside) as scoped:  # once it was made, once it went
-        ((op_id,),) = await scoped.tuples(
-            "select op_id from history where agent_id = %(agent_id)s and event = 'LINK'", {}
-        )
+    async with db.transaction(inside) as tx:  # once it was made, once it went
+        ((op_id,),) = await tx.tuples("select op_id from history where agent_id = %(agent_id)s and event = 'LINK'", {})
     await undo(owning(db, inside, "user:ana"), op_id)
     return str(yards.id), await contents_told(db, inside), await contents_told(db, identity("ana"))
 
 
 async def contents_told(db: Database, who: Identity) -> list[str]:
-    async with db.scoped(who) as scoped:
-        rows = await scoped.tuples("select c::text from history_contents c where scope_key = 'user:ana'", {})
+    async with db.transaction(who) as tx:
+        rows = await tx.tuples("select c::text from history_contents c where scope_key = 'user:ana'", {})
     return [text for (text,) in rows]
 
 

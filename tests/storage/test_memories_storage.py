@@ -26,8 +26,8 @@ BO = identity("bo", groups=["pier"])
 
 
 async def living(db: Database) -> list[Memory]:
-    async with db.scoped(ME) as scoped:
-        return await memories.living(scoped, ["fact", "reflection", "consolidation"], most=20)
+    async with db.transaction(ME) as tx:
+        return await memories.living(tx, ["fact", "reflection", "consolidation"], most=20)
 
 
 async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(
@@ -56,15 +56,15 @@ async def test_a_closed_twin_does_not_keep_its_copy_out(db: Database, closed: st
 
 async def supersede(db: Database, old_id: uuid.UUID, version: int) -> None:
     change = Supersession(old_id, version, new_id=uuid.uuid4(), until=MORNING + timedelta(days=1))
-    await operate(db, ME, lambda scoped: memories.supersede(scoped, [change]))
+    await operate(db, ME, lambda tx: memories.supersede(tx, [change]))
 
 
 def stale_acts(old: Memory) -> dict[str, Callable[[ScopedTransaction], Awaitable[None]]]:
     change = Supersession(old_id=old.id, old_version=old.version, new_id=uuid.uuid4(), until=MORNING)
     return {
-        "supersede": lambda scoped: memories.supersede(scoped, [change]),
-        "absorb": lambda scoped: memories.absorb(scoped, uuid.uuid4(), [old.id]),
-        "rewrite": lambda scoped: memories.rewrite(scoped, old, "newer text"),
+        "supersede": lambda tx: memories.supersede(tx, [change]),
+        "absorb": lambda tx: memories.absorb(tx, uuid.uuid4(), [old.id]),
+        "rewrite": lambda tx: memories.rewrite(tx, old, "newer text"),
     }
 
 
@@ -80,7 +80,7 @@ async def test_what_changed_since_it_was_read_is_not_written(db: Database, act: 
         await operate(
             db,
             ME,
-            lambda scoped: memories.insert(scoped, [unwritten], model=MODEL, vectors={}, run_id=None),
+            lambda tx: memories.insert(tx, [unwritten], model=MODEL, vectors={}, run_id=None),
             stale_acts(read)[act],
         )
     assert await living(db) == after_first
@@ -96,8 +96,8 @@ async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Datab
     stored = [at(3, "reflection", "user:ana"), at(1, "reflection", "user:ana"), at(2, "core", "group:pier"),
               at(0, "fact", "agent:harbor"), at(5, "consolidation", "group:pier")]  # fmt: skip
     await remember(db, ME, *stored)
-    async with db.scoped(ME) as scoped:
-        group, user = (await memories.standing(scoped)).scopes
+    async with db.transaction(ME) as tx:
+        group, user = (await memories.standing(tx)).scopes
     assert (group.scope_key, group.text) == ("group:pier", "core 2\nconsolidation 5")
     assert (user.scope_key, user.text) == ("user:ana", "reflection 1\nreflection 3")
 
@@ -107,10 +107,10 @@ async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> 
     reflection = memory("no fact", kind="reflection")
     vectors = {near.id: direction(10), far.id: direction(60), group.id: direction(0), reflection.id: direction(0)}
     await remember(db, ME, near, far, group, reflection, vectors=vectors)
-    async with db.scoped(ME) as scoped:
+    async with db.transaction(ME) as tx:
         keys, questions = ["group:pier", "user:ana", "user:bob"], [direction(0)] * 3
-        results = await memories.similar(scoped, keys, questions, model=MODEL, most=5)
-        best = await memories.similar(scoped, ["user:ana"], [direction(50)], model=MODEL, most=1)
+        results = await memories.similar(tx, keys, questions, model=MODEL, most=5)
+        best = await memories.similar(tx, ["user:ana"], [direction(50)], model=MODEL, most=1)
     assert [(item.place, item.id, round(item.similarity, 2)) for item in results] == [
         (0, group.id, 1.0), (1, near.id, 0.98), (1, far.id, 0.5)
     ]  # fmt: skip
@@ -130,11 +130,11 @@ async def test_candidates_are_found_by_meaning_words_and_subject_in_the_keys_of_
     vectors = {item.id: direction(90) for item in everything} | {near.id: direction(10), pending.id: None}
     await remember(db, ME, *everything, vectors=vectors)
     await supersede(db, closed.id, 1)
-    async with db.scoped(ME) as scoped:
+    async with db.transaction(ME) as tx:
 
         async def found(most: int, *keys: str) -> list[tuple[int, uuid.UUID]]:
             given = [[*keys], ["user:bob"]]
-            rows = await memories.candidates(scoped, [new] * 2, given, [direction(0)] * 2, model=MODEL, most=most)
+            rows = await memories.candidates(tx, [new] * 2, given, [direction(0)] * 2, model=MODEL, most=most)
             assert {(row.id, round(row.similarity, 2)) for row in rows} >= {(near.id, 0.98)}
             return [(row.place, row.id) for row in rows]
 
@@ -149,30 +149,30 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     old, new = memory("old model"), memory("new model")
     await remember(db, ME, old, vectors={old.id: direction(0, size=4)}, model="old")
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
-    async with db.scoped(ME) as scoped:
-        similar = await memories.similar(scoped, ["user:ana"], [direction(0)], model="new", most=5)
+    async with db.transaction(ME) as tx:
+        similar = await memories.similar(tx, ["user:ana"], [direction(0)], model="new", most=5)
         request = MemoryQuery(query="anything", top_k=20, search_type="semantic")
-        found = await searched(scoped, request, direction(0, size=4), ["profile"], model="old")
+        found = await searched(tx, request, direction(0, size=4), ["profile"], model="old")
     assert ([item.id for item in similar], [item.item_id for item in found]) == ([new.id], [old.id])
 
 
 async def count(db: Database, written: int, who: Identity = ME) -> int:
     """The day's total after so many more."""
-    async with db.scoped(who) as scoped:
-        return await scopes.count_turn_writes(scoped, f"user:{who.user_id}", written)
+    async with db.transaction(who) as tx:
+        return await scopes.count_turn_writes(tx, f"user:{who.user_id}", written)
 
 
 async def today(db: Database, who: Identity = ME) -> int:
-    async with db.scoped(who) as scoped:
-        return await scopes.turn_writes_today(scoped, f"user:{who.user_id}")
+    async with db.transaction(who) as tx:
+        return await scopes.turn_writes_today(tx, f"user:{who.user_id}")
 
 
 async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_day(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     for agent in ("harbor", "lighthouse"):
-        async with db.scoped(identity(agent=agent)) as scoped:
-            await scopes.ensure_agent(scoped)
+        async with db.transaction(identity(agent=agent)) as tx:
+            await scopes.ensure_agent(tx)
     superuser.execute("insert into mnemic.scopes (agent_id, scope_key, name) values ('harbor', 'user:ana', 'Ana Lind')")
     assert await today(db) == 0
     assert [await count(db, 3), await count(db, 0), await count(db, 17)] == [3, 3, 20]
@@ -180,8 +180,8 @@ async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_da
         assert await today(db, who) == 0
     assert await count(db, 1, identity("bo")) == 1
     assert await today(db) == 20
-    async with db.scoped(identity("bo")) as scoped:  # nobody sees another's
-        assert await scopes.turn_writes_today(scoped, "user:ana") == 0
+    async with db.transaction(identity("bo")) as tx:  # nobody sees another's
+        assert await scopes.turn_writes_today(tx, "user:ana") == 0
     superuser.execute("update mnemic.scopes set turn_writes_on = turn_writes_on - 1")
     assert [await today(db), await count(db, 2), await today(db)] == [0, 2, 2]
     kept = superuser.execute("select name from mnemic.scopes where scope_key = 'user:ana' and agent_id = 'harbor'")
@@ -199,8 +199,8 @@ def leading_to(*targets: uuid.UUID | NewMemory, key: str = "user:ana", strength:
 
 
 async def seen(db: Database, who: Identity) -> set[tuple[uuid.UUID, uuid.UUID]]:
-    async with db.scoped(who) as scoped:
-        return set(await (await scoped.execute("select from_id, to_id from relations", {})).fetchall())
+    async with db.transaction(who) as tx:
+        return set(await (await tx.execute("select from_id, to_id from relations", {})).fetchall())
 
 
 async def test_a_relation_carries_its_strength_type_and_both_keys_and_is_there_once(

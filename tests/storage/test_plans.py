@@ -85,10 +85,10 @@ def walk(node: Node) -> Iterator[Node]:
 
 @asynccontextmanager
 async def explaining(db: Database, *preparations: LiteralString, who: Identity = WHO) -> AsyncIterator[Explaining]:
-    async with db.scoped(who) as scoped:
+    async with db.transaction(who) as tx:
         for preparation in preparations:
-            await scoped.execute(preparation, {})
-        yield Explaining(**vars(scoped))
+            await tx.execute(preparation, {})
+        yield Explaining(**vars(tx))
 
 
 def touched(scan: Node) -> float:
@@ -109,9 +109,9 @@ def assert_only_the_visible(scans: list[Node], keys: int = 2) -> None:
         assert touched(scan) <= ENTRIES_EACH
 
 
-async def run_search(scoped: ScopedTransaction, question: str = QUESTION, filters: MemoryFilters | None = None) -> None:
+async def run_search(tx: ScopedTransaction, question: str = QUESTION, filters: MemoryFilters | None = None) -> None:
     request = MemoryQuery(query=question, top_k=5, filters=filters or MemoryFilters())
-    await searched(scoped, request, VECTOR, CATEGORIES)
+    await searched(tx, request, VECTOR, CATEGORIES)
 
 
 @pytest.mark.parametrize(
@@ -125,53 +125,53 @@ async def run_search(scoped: ScopedTransaction, question: str = QUESTION, filter
 async def test_no_branch_touches_an_entry_of_somebody_else(
     database: Database, question: str, filters: MemoryFilters, looks: int
 ) -> None:
-    async with explaining(database) as scoped:
-        await run_search(scoped, question, filters)
-    scans = scoped.scans("entries")
+    async with explaining(database) as tx:
+        await run_search(tx, question, filters)
+    scans = tx.scans("entries")
     assert len(scans) == looks
     assert_only_the_visible(scans)
     for table in ("memories", "messages", "sources"):
-        assert {scan["Node Type"] for scan in scoped.scans(table)} <= {"Index Scan", "Index Only Scan"}
-        used = {scan["Index Name"] for scan in scoped.scans(table)}
+        assert {scan["Node Type"] for scan in tx.scans(table)} <= {"Index Scan", "Index Only Scan"}
+        used = {scan["Index Name"] for scan in tx.scans(table)}
         assert used - {"memories_superseded"} == {f"{table}_pkey"}
         # a row for each look-up: nothing is read to be thrown away
-        assert all(touched(scan) <= 3 * scan["Actual Loops"] for scan in scoped.scans(table))
+        assert all(touched(scan) <= 3 * scan["Actual Loops"] for scan in tx.scans(table))
 
 
 @pytest.mark.parametrize("allowed", [None, CATEGORIES])
 async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries_with_an_allowlist_too(
     database: Database, allowed: tuple[str, ...] | None
 ) -> None:
-    async with database.scoped(WHO, categories=allowed) as bound:
-        scoped = Explaining(**vars(bound))
-        await run_search(scoped)
-    (semantic,) = [scan for scan in scoped.scans("entries") if scan["Node Type"] == "Index Only Scan"]
-    assert_only_the_visible(scoped.scans("entries"))
+    async with database.transaction(WHO, categories=allowed) as bound:
+        tx = Explaining(**vars(bound))
+        await run_search(tx)
+    (semantic,) = [scan for scan in tx.scans("entries") if scan["Node Type"] == "Index Only Scan"]
+    assert_only_the_visible(tx.scans("entries"))
     assert "(model = ANY (ARRAY[$" in semantic["Index Cond"]
     assert (semantic["Actual Rows"], semantic["Heap Fetches"]) == (SEEN, 0)
     # rows that a join compares and drops; 8,000 would be each of the candidates with each of the results and more
-    assert max(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in scoped.nodes) < 8_000
+    assert max(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in tx.nodes) < 8_000
 
 
 async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database: Database) -> None:
-    async with explaining(database) as scoped:
+    async with explaining(database) as tx:
         keys = ["user:7", "agent:harbor", "user:8"]
-        await memories.similar(scoped, keys, [VECTOR] * len(keys), model=MODEL, most=5)
-    (scan,) = scoped.scans("entries")
+        await memories.similar(tx, keys, [VECTOR] * len(keys), model=MODEL, most=5)
+    (scan,) = tx.scans("entries")
     assert_neighbours(scan, loops=len(keys))
 
 
 async def test_the_candidates_of_new_facts_are_that_and_one_look_at_what_is_visible(database: Database) -> None:
     facts = [replace(memory("The ferry has moved to the lighthouse."), subject="Ferry", subject_user_id="7")] * 3
-    async with explaining(database) as scoped:
+    async with explaining(database) as tx:
         keys = [["user:7", "group:pier"], ["agent:harbor"], ["user:8"]]
-        await memories.candidates(scoped, facts, keys, [VECTOR] * len(keys), model=MODEL, most=12)
-    by_meaning, by_words = sorted(scoped.scans("entries"), key=lambda scan: -scan["Actual Loops"])
+        await memories.candidates(tx, facts, keys, [VECTOR] * len(keys), model=MODEL, most=12)
+    by_meaning, by_words = sorted(tx.scans("entries"), key=lambda scan: -scan["Actual Loops"])
     assert_neighbours(by_meaning, loops=len(keys))
     assert_only_the_visible([by_words])
-    known, *found = sorted(scoped.scans("memories"), key=lambda scan: scan["Actual Loops"])
+    known, *found = sorted(tx.scans("memories"), key=lambda scan: scan["Actual Loops"])
     assert (known["Actual Loops"], [scan["Index Name"] for scan in found]) == (1, ["memories_pkey"])
-    assert "scope_key = ANY" in json.dumps([node.get("Index Cond") for node in scoped.nodes])
+    assert "scope_key = ANY" in json.dumps([node.get("Index Cond") for node in tx.nodes])
     assert touched(known) <= ENTRIES_EACH
 
 
@@ -187,11 +187,11 @@ def assert_neighbours(scan: Node, loops: int) -> None:
 async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     database: Database, always: list[str], facts: int
 ) -> None:
-    async with explaining(database) as scoped:
-        await memories.standing(scoped, always=always, most=9)
-    scans = scoped.scans("memories")
+    async with explaining(database) as tx:
+        await memories.standing(tx, always=always, most=9)
+    scans = tx.scans("memories")
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Bitmap Heap Scan"}
-    indexes = {node["Index Name"] for node in scoped.nodes if "Index Name" in node}
+    indexes = {node["Index Name"] for node in tx.nodes if "Index Name" in node}
     assert indexes <= {"memories_standing", "memories_one_consolidation", "agents_pkey"}
     assert [touched(scan) for scan in scans] == [0, facts]
 
@@ -199,10 +199,10 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
 async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> None:
     """psycopg prepares a statement at its sixth run, and Postgres plans it once, without its values."""
     for _ in range(14):
-        async with database.scoped(WHO) as scoped:
-            await run_search(scoped)
-            await memories.similar(scoped, ["user:7"], [VECTOR], model=MODEL, most=5)
-            await memories.candidates(scoped, [memory("A ferry.")], [["user:7"]], [VECTOR], model=MODEL, most=5)
+        async with database.transaction(WHO) as tx:
+            await run_search(tx)
+            await memories.similar(tx, ["user:7"], [VECTOR], model=MODEL, most=5)
+            await memories.candidates(tx, [memory("A ferry.")], [["user:7"]], [VECTOR], model=MODEL, most=5)
     async with database.catalog() as connection:
         cursor = await connection.execute(
             "select generic_plans > 5, custom_plans from pg_prepared_statements where statement ~ 'from entries'"
@@ -214,9 +214,9 @@ async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_to
     """A plan that was made while a table was small serves until it is analysed."""
     row = {"id": str(uuid.uuid4()), "scope_key": "user:ana", "role": "user", "author": "Ana", "said_at": "2026-03-02"}
     row["utc_offset"] = "0"
-    async with db.scoped(identity("ana", session="s1")) as scoped:
-        await inbox.observe(scoped, "s1", [])
-        explaining = Explaining(**vars(scoped))
+    async with db.transaction(identity("ana", session="s1")) as tx:
+        await inbox.observe(tx, "s1", [])
+        explaining = Explaining(**vars(tx))
         values = {"session_id": "s1", "messages": json.dumps([row]), "identity": "{}", "user_id": "ana"}
         await explaining.tuples(inbox._SQL["observe"], values)
     scans = [node for node in explaining.scans("messages") if node["Node Type"].endswith("Scan")]
@@ -240,11 +240,11 @@ class ExplainingInsert(Explaining):
 
 async def lookups(clone: Clone) -> list[dict[str, Any]]:
     """How the statement reads memories for a hundred relations, of 10,000 that are there."""
-    async with clone.database(Settings(pool_size=1)) as db, db.scoped(WHO) as scoped:
-        await scoped.begin_operation("formation")
-        found = await scoped.tuples("select id from memories where scope_key = 'user:7' limit 100", {})
+    async with clone.database(Settings(pool_size=1)) as db, db.transaction(WHO) as tx:
+        await tx.begin_operation("formation")
+        found = await tx.tuples("select id from memories where scope_key = 'user:7' limit 100", {})
         targets = [Relation(to_id=target, strength=0.8) for (target,) in found]
-        explaining = ExplainingInsert(**vars(scoped))
+        explaining = ExplainingInsert(**vars(tx))
         known = [memory(f"Fact {uuid.uuid4()}.", key="user:7") for _ in range(20)]
         new = [replace(item, relations=tuple(targets[n::20])) for n, item in enumerate(known)]
         await memories.insert(explaining, new, model=MODEL, vectors={}, run_id=None)
@@ -263,12 +263,12 @@ async def test_each_end_is_looked_up_by_its_key(fresh_db: Clone) -> None:
     assert_each_by_its_key(await lookups(fresh_db))
 
 
-def assert_only_the_users(scoped: Explaining) -> None:
-    (scan,) = scoped.scans("history")
+def assert_only_the_users(tx: Explaining) -> None:
+    (scan,) = tx.scans("history")
     assert scan["Index Name"] == "history_scope"
     assert "revision >" in scan["Index Cond"]
     assert round(touched(scan)) == ENTRIES_EACH // 2
-    beside = scoped.scans("memories")
+    beside = tx.scans("memories")
     assert [node["Index Name"] for node in beside] == ["memories_pkey"] * 2
     assert max(map(touched, beside)) <= ENTRIES_EACH // 2
 
@@ -276,15 +276,15 @@ def assert_only_the_users(scoped: Explaining) -> None:
 @pytest.mark.thorough
 async def test_of_10_000_foreign_changes_none_is_touched_but_without_the_indexes(database: Database) -> None:
     who, session = identity("7", session="s-user:7"), "s-user:7"
-    async with explaining(database, who=who) as scoped:
-        await revisions.changes(scoped, session, standing=True)
-    assert_only_the_users(scoped)
-    async with database.scoped(who) as opened:
+    async with explaining(database, who=who) as tx:
+        await revisions.changes(tx, session, standing=True)
+    assert_only_the_users(tx)
+    async with database.transaction(who) as opened:
         changes = await revisions.changes(opened, session, standing=True)
     assert (len(changes.changes), changes.revision) == (ENTRIES_EACH // 2, USERS * ENTRIES_EACH // 2)
     off: tuple[LiteralString, ...] = ("set local enable_indexscan = off", "set local enable_bitmapscan = off")
-    async with explaining(database, *off, "set local enable_indexonlyscan = off", who=who) as scoped:
-        await revisions.changes(scoped, session, standing=True)
+    async with explaining(database, *off, "set local enable_indexonlyscan = off", who=who) as tx:
+        await revisions.changes(tx, session, standing=True)
     with pytest.raises((AssertionError, KeyError)):
-        assert_only_the_users(scoped)
-    assert max(map(touched, scoped.scans("history"))) >= USERS * ENTRIES_EACH // 2
+        assert_only_the_users(tx)
+    assert max(map(touched, tx.scans("history"))) >= USERS * ENTRIES_EACH // 2

@@ -69,9 +69,9 @@ OPENING = {
 async def stored(db: Database) -> None:
     """A memory of Ana's that was changed once."""
     await remember(db, ANA, memory("Ana keeps bees."))
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("correct")
-        await scoped.execute("update memories set importance = 4", {})
+    async with db.transaction(ANA) as tx:
+        await tx.begin_operation("correct")
+        await tx.execute("update memories set importance = 4", {})
 
 
 @pytest.fixture
@@ -155,10 +155,10 @@ async def test_control_what_is_left_open_is_written_in_as_a_persons(fresh_db: Cl
         await remember(db, ANA, memory("Ana keeps bees."))
         with fresh_db.as_superuser() as superuser:
             mutate(superuser, "close_operation", "agent_id = p_agent", "false")
-            async with db.scoped(ANA) as scoped:
+            async with db.transaction(ANA) as tx:
                 opening: Any = OPENING["undo"][0]
-                await scoped.execute(opening, {})
-                await scoped.execute("update memories set state = 'soft_deleted'", {})
+                await tx.execute(opening, {})
+                await tx.execute("update memories set state = 'soft_deleted'", {})
             assert ("person", "undo") in kinds(superuser)
 
 
@@ -190,8 +190,8 @@ async def test_nobody_writes_a_head_but_the_owners_functions(
 ) -> None:
     sent: Any = statement
     with pytest.raises(RefusedError, match="permission denied"):
-        async with db.scoped(ANA) as scoped:
-            await scoped.execute(sent, {})
+        async with db.transaction(ANA) as tx:
+            await tx.execute(sent, {})
     if not statement.startswith("select operation"):  # whose names stand in the history too
         with clean_db.as_role("mnemic_admin") as admin, pytest.raises(InsufficientPrivilege, match="permission denied"):
             admin.execute(sent)
@@ -221,9 +221,9 @@ async def test_control_where_a_setting_opened_an_operation_it_would_pass(fresh_d
         await remember(db, ANA, memory("Ana keeps bees."))
         with fresh_db.as_superuser() as superuser:
             mutate(superuser, "open_head", context, "current_setting('mnemic.op_id', true) <> ''")
-        async with db.scoped(ANA) as scoped:
-            await scoped.execute("select set_config('mnemic.op_id', gen_random_uuid()::text, true)", {})
-            await scoped.execute("update memories set importance = 5", {})
+        async with db.transaction(ANA) as tx:
+            await tx.execute("select set_config('mnemic.op_id', gen_random_uuid()::text, true)", {})
+            await tx.execute("update memories set importance = 5", {})
 
 
 # -- what is recorded
@@ -234,12 +234,12 @@ ME = identity(session="s1")
 async def test_a_memory_tells_its_own_history(db: Database) -> None:
     old, new = memory("Ana lives in Porto."), memory("Ana lives in Lisbon.")
     await remember(db, ME, old)
-    async with db.scoped(ME) as scoped:
-        op_id = await scoped.begin_operation("formation", run_id="run-7")
-        await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id="run-7")
-        await memories.supersede(scoped, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
-    async with db.scoped(ME) as scoped:
-        added, closed = await history.of_memory(scoped, old.id)
+    async with db.transaction(ME) as tx:
+        op_id = await tx.begin_operation("formation", run_id="run-7")
+        await memories.insert(tx, [new], model=MODEL, vectors={}, run_id="run-7")
+        await memories.supersede(tx, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
+    async with db.transaction(ME) as tx:
+        added, closed = await history.of_memory(tx, old.id)
     assert (added.event, added.before, added.after) == ("ADD", None, "Ana lives in Porto.")
     assert (closed.event, closed.op_id, closed.reason) == ("SUPERSEDE", op_id, "formation")
     assert (closed.actor, closed.session_id, closed.scope_key) == ("ana", "s1", "user:ana")

@@ -47,19 +47,19 @@ def rewriting(kind: str) -> Act:
     return executing(f"update memories set content = 'Other words.' where kind = '{kind}' and scope_key = '{KEY}'")
 
 
-async def merging(scoped: ScopedTransaction) -> None:
+async def merging(tx: ScopedTransaction) -> None:
     """Stores a memory that passes for a merged one."""
     columns = "agent_id, id, kind, scope_key, subject, category, content, importance, provenance, valid_from"
     values = f"%(agent_id)s, gen_random_uuid(), 'core', '{KEY}', 'Ana', 'profile', 'All.', 2, 'consolidated', now()"
-    await executing(f"insert into memories ({columns}) values ({values})")(scoped)
+    await executing(f"insert into memories ({columns}) values ({values})")(tx)
 
 
 def protecting(core: NewMemory) -> Act:
     """Protects it, or fails."""
 
-    async def act(scoped: ScopedTransaction) -> None:
+    async def act(tx: ScopedTransaction) -> None:
         statement: Any = "select protect_in_refinement(id, version) from memories where id = %(id)s"
-        if await scoped.tuples(statement, {"id": core.id}) != [(True,)]:
+        if await tx.tuples(statement, {"id": core.id}) != [(True,)]:
             raise RefusedError(REFUSED)
 
     return act
@@ -67,7 +67,7 @@ def protecting(core: NewMemory) -> Act:
 
 def beginning(session: Claim, reason: str) -> Act:
     """Begins an act of the session."""
-    return lambda scoped: refinements.begin_act(scoped, session, reason)
+    return lambda tx: refinements.begin_act(tx, session, reason)
 
 
 def acts_of_a_session(core: NewMemory) -> list[Act]:
@@ -167,27 +167,27 @@ async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_th
             await operate(db, other, beginning(session, "merge"))
     await ended(db, ANA, session)
     with pytest.raises(MnemicError):
-        await operate(db, identity("bo"), lambda scoped: refinements.begin(scoped, new(), [], target=10))
+        await operate(db, identity("bo"), lambda tx: refinements.begin(tx, new(), [], target=10))
     assert superuser.execute("select count(*) from mnemic.refinements").fetchone() == (1,)
 
 
 async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db: Database, core: NewMemory) -> None:
     with pytest.raises(RefusedError, match="42501"):
-        async with db.scoped(ANA) as scoped:
-            await refinements.begin(scoped, new(), [], target=10)
+        async with db.transaction(ANA) as tx:
+            await refinements.begin(tx, new(), [], target=10)
     session = await begun(db, ANA)
     with pytest.raises(RefusedError, match="42501"):
-        async with db.scoped(ANA) as scoped:
-            await refinements.finish(scoped, session, "completed", [], {}, None)
+        async with db.transaction(ANA) as tx:
+            await refinements.finish(tx, session, "completed", [], {}, None)
     for statement in ("delete from refinements", "truncate refinements"):
         with pytest.raises(RefusedError, match="permission denied"):
             await operate(db, ANA, executing(statement))
 
 
 async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db: Database, core: NewMemory) -> None:
-    async def of_yesterday(scoped: ScopedTransaction) -> None:
-        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(scoped)]
-        await refinements.merge(scoped, entries, "profile", "Ana.")
+    async def of_yesterday(tx: ScopedTransaction) -> None:
+        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(tx)]
+        await refinements.merge(tx, entries, "profile", "Ana.")
 
     with pytest.raises(ConcurrentChangeError, match="changed meanwhile"):
         await within(db, ANA, await begun(db, ANA), of_yesterday)
@@ -198,14 +198,14 @@ async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db
 Pretence = Callable[[Act], Act]
 
 
-async def _expire(scoped: ScopedTransaction, _: Claim) -> None:
-    await executing("update leases set until = clock_timestamp()")(scoped)
+async def _expire(tx: ScopedTransaction, _: Claim) -> None:
+    await executing("update leases set until = clock_timestamp()")(tx)
 
 
-async def _end(scoped: ScopedTransaction, session: Claim) -> None:
+async def _end(tx: ScopedTransaction, session: Claim) -> None:
     """Its lease goes with it, and is taken again, so that the end alone keeps it out."""
-    await refinements.finish(scoped, session, "completed", [], {}, None)
-    await take_up(scoped, session)
+    await refinements.finish(tx, session, "completed", [], {}, None)
+    await take_up(tx, session)
 
 
 CONTROLS: dict[str, tuple[Pretence, tuple[str, str, str]]] = {

@@ -25,21 +25,21 @@ async def told(
     db: Database, who: Identity = ANA, *, standing: bool = True, categories: list[str] | None = None
 ) -> Changes:
     assert who.session_id
-    async with db.scoped(who, categories=categories) as scoped:
-        return await revisions.changes(scoped, who.session_id, standing=standing)
+    async with db.transaction(who, categories=categories) as tx:
+        return await revisions.changes(tx, who.session_id, standing=standing)
 
 
 async def advance(db: Database, revision: int, who: Identity = ANA) -> None:
     assert who.session_id
-    async with db.scoped(who) as scoped:
-        await inbox.observe(scoped, who.session_id, [])
-        await revisions.advance(scoped, who.session_id, revision)
+    async with db.transaction(who) as tx:
+        await inbox.observe(tx, who.session_id, [])
+        await revisions.advance(tx, who.session_id, revision)
 
 
 async def act(db: Database, who: Identity, reason: str, new: NewMemory) -> None:
-    async with db.scoped(who) as scoped:
-        await scoped.begin_operation(reason)
-        await memories.insert(scoped, [new], model="", vectors={}, run_id=None)
+    async with db.transaction(who) as tx:
+        await tx.begin_operation(reason)
+        await memories.insert(tx, [new], model="", vectors={}, run_id=None)
 
 
 def events(changes: Changes) -> list[tuple[int, str]]:
@@ -69,9 +69,9 @@ async def test_a_superseded_memory_comes_with_what_took_its_place_where_that_may
     old, new = memory("Ana moors at quay 3."), replace(memory(SECRET), category="projects")
     await remember(db, ANA, old, new)
     await advance(db, 2)
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("formation")
-        await memories.supersede(scoped, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
+    async with db.transaction(ANA) as tx:
+        await tx.begin_operation("formation")
+        await memories.supersede(tx, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
     changes = await told(db)
 
     assert events(changes) == [(3, "SUPERSEDE")]
@@ -86,9 +86,9 @@ async def test_reflections_come_with_the_consolidation_that_took_them_in(db: Dat
     thoughts = [memory(f"Thought {n}.", kind="reflection") for n in range(3)]
     await remember(db, ANA, whole, *thoughts)
     await advance(db, 4)
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("consolidation")
-        await memories.absorb(scoped, whole.id, [thought.id for thought in thoughts])
+    async with db.transaction(ANA) as tx:
+        await tx.begin_operation("consolidation")
+        await memories.absorb(tx, whole.id, [thought.id for thought in thoughts])
     changes = await told(db)
 
     assert [event for _, event in events(changes)] == ["ABSORB"] * 3
@@ -217,8 +217,8 @@ async def test_a_foreign_sessions_cursor_cannot_be_moved(db: Database, superuser
     await advance(db, 0)
     await remember(db, ANA, memory("Ana keeps bees."))
     with pytest.raises(RefusedError):
-        async with db.scoped(BEN) as scoped:
-            await revisions.advance(scoped, "s1", 1)
+        async with db.transaction(BEN) as tx:
+            await revisions.advance(tx, "s1", 1)
     assert cursor(superuser) == [0]
 
 
@@ -241,8 +241,8 @@ async def test_a_long_backlog_is_told_in_parts_and_nothing_is_left_out(
         announced += [revision for revision, _ in events(changes)]
         parts.append(len(changes.changes))
         await advance(db, changes.revision)
-    async with db.scoped(ANA) as scoped:
-        rows = await scoped.execute(
+    async with db.transaction(ANA) as tx:
+        rows = await tx.execute(
             "select revision from history where scope_key = any(%(scope_keys)s) order by revision", {}
         )
         visible = [revision for (revision,) in await rows.fetchall()]

@@ -116,10 +116,10 @@ async def test_a_service_that_runs_goes_on_with_rules_that_were_made_anew(fresh_
             connection.execute("update mnemic.migrations set checksum = 'earlier' where name = 'rules'")
         assert await migrate(fresh_db.superuser_dsn) == ["rules"]
         assert len(await remember(db, identity(), memory("Ana sails."))) == 1
-        async with db.scoped(identity()) as scoped:
-            assert len(await memories.living(scoped, ["fact"], most=9)) == 8
-        async with db.scoped(identity("bo")) as scoped:
-            assert await memories.living(scoped, ["fact"], most=9) == []
+        async with db.transaction(identity()) as tx:
+            assert len(await memories.living(tx, ["fact"], most=9)) == 8
+        async with db.transaction(identity("bo")) as tx:
+            assert await memories.living(tx, ["fact"], most=9) == []
 
 
 @pytest.mark.thorough

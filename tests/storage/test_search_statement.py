@@ -110,11 +110,9 @@ async def test_a_source_that_the_reader_may_not_see_lifts_nothing(db: Database) 
     said = message("Look, the lighthouse burned down! " + "It was a long night for all of us. " * 40, user="bob")
     group = identity("ana", groups=["pier"], session="s1")
     fact = memory("A landmark was destroyed.", key="group:pier", sources=[said])
-    async with db.scoped(group, also=["user:bob"]) as scoped:
-        await inbox.observe(scoped, "s1", [said])
-        await inbox.index_messages(
-            scoped, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))]
-        )
+    async with db.transaction(group, also=["user:bob"]) as tx:
+        await inbox.observe(tx, "s1", [said])
+        await inbox.index_messages(tx, MODEL, [IndexedText(item_id=said.id, text=said.content, vector=direction(0))])
     others = [memory("The lighthouse opens.", key="group:pier")]
     vectors = {fact.id: direction(80), others[0].id: direction(0)}
     await remember(db, group, fact, *others, also=["user:bob"], vectors=vectors)
@@ -130,9 +128,9 @@ async def test_a_source_that_the_reader_may_not_see_lifts_nothing(db: Database) 
 async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> None:
     said = message("the lighthouse burned")
     await keep(db, said, direction(0))
-    async with db.scoped(ME) as scoped:
-        await inbox.forget_later(scoped, [said.id], timedelta(0))
-        await inbox.forget_due(scoped)
+    async with db.transaction(ME) as tx:
+        await inbox.forget_later(tx, [said.id], timedelta(0))
+        await inbox.forget_due(tx)
     assert await ask(db, "lighthouse", direction(0)) == []
 
 
@@ -191,9 +189,9 @@ async def test_memories_related_to_the_results_come_along_behind_them(db: Databa
 
 async def test_vectors_travel_in_binary(db: Database) -> None:
     vectors = half_vectors([(1.0, 0.5), None, (0.25, 2.0)])
-    async with db.scoped(identity()) as scoped:
+    async with db.transaction(identity()) as tx:
         for sent, is_binary in ((vectors, 1), ([*vectors], 0)):  # a plain list goes as text
-            cursor = await scoped.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": sent})
+            cursor = await tx.execute("select unnest(%(vectors)b::halfvec[])", {"vectors": sent})
             assert await cursor.fetchall() == [(HalfVector([1.0, 0.5]),), (None,), (HalfVector([0.25, 2.0]),)]
             assert cursor._query is not None
             assert [int(form) for form in cursor._query.formats or ()] == [is_binary]

@@ -43,20 +43,20 @@ def crews(content: str, *sources: Message, kind: str = "fact", **fields: object)
 
 
 def storing(*new: NewMemory) -> Act:
-    return lambda scoped: memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
+    return lambda tx: memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
 
 
 def superseding(new: NewMemory, *old: NewMemory, ends: bool = True) -> Act:
     changes = [Supersession(each.id, 1, new.id, MORNING if ends else None) for each in old]
-    return lambda scoped: memories.supersede(scoped, changes)
+    return lambda tx: memories.supersede(tx, changes)
 
 
 async def act(world: World, who: Identity, reason: str, *acts: Act) -> None:
     """One operation."""
-    async with world.db.scoped(who) as scoped:
-        await scoped.begin_operation(reason)
+    async with world.db.transaction(who) as tx:
+        await tx.begin_operation(reason)
         for each in acts:
-            await each(scoped)
+            await each(tx)
 
 
 async def bos(world: World, *texts: str, kind: str = "fact") -> list[NewMemory]:
@@ -95,7 +95,7 @@ async def by_correction(world: World) -> Case:
     drawn = crews("The crew likes its pump close by.", said, kind="reflection")
     await form(world.db, BO, [said], old, drawn)
     new = crews(f"The {CANARY} starts at dawn.")
-    correcting = (storing(new), superseding(new, old), lambda scoped: memories.forget_drawn(scoped, old.id))
+    correcting = (storing(new), superseding(new, old), lambda tx: memories.forget_drawn(tx, old.id))
     await act(world, ANA, "correct", *correcting)
     return Case(new, [old, drawn])
 
@@ -122,7 +122,7 @@ async def by_near_duplicates(world: World) -> Case:
 
     def related(old_id: UUID) -> Act:
         one = Relation(to_id=old_id, strength=1.0, relation_type="merged_from")
-        return lambda scoped: pairs.relate(scoped, merged.id, one)
+        return lambda tx: pairs.relate(tx, merged.id, one)
 
     closing = superseding(merged, old, new, ends=False)
     await act(world, MAINTENANCE, "maintenance", closing, storing(merged), related(old.id), related(new.id))
@@ -134,10 +134,10 @@ async def by_a_merge(world: World) -> Case:
     new = await anas(world, kind="core")
     session = await begun(world.db, ANA, CREW)
 
-    async def merge(scoped: ScopedTransaction) -> None:
-        ledger = await refinements.ledger(scoped)
+    async def merge(tx: ScopedTransaction) -> None:
+        ledger = await refinements.ledger(tx)
         text = f"At the pier a {CANARY} and a pump start."
-        await refinements.merge(scoped, [row for row in ledger if row.id in (old.id, new.id)], "profile", text)
+        await refinements.merge(tx, [row for row in ledger if row.id in (old.id, new.id)], "profile", text)
 
     await within(world.db, ANA, session, merge, reason="merge")
     return Case(new, [old])
@@ -147,7 +147,7 @@ async def as_a_duplicate(world: World) -> Case:
     (old,) = await bos(world, f"The {CANARY} starts at dawn.", kind="core")
     new = await anas(world, f"The  {CANARY} starts at dawn.", kind="core")
     session = await begun(world.db, ANA, CREW)
-    await within(world.db, ANA, session, lambda scoped: refinements.duplicates(scoped, remove=True), reason="dedup")
+    await within(world.db, ANA, session, lambda tx: refinements.duplicates(tx, remove=True), reason="dedup")
     return Case(new, [old])
 
 
@@ -160,7 +160,7 @@ async def by_absorption(world: World) -> Case:
         MAINTENANCE,
         "consolidation",
         storing(text),
-        lambda scoped: memories.absorb(scoped, text.id, [old.id, new.id]),
+        lambda tx: memories.absorb(tx, text.id, [old.id, new.id]),
     )
     return Case(new, [old])
 
@@ -175,8 +175,8 @@ async def by_closing(world: World) -> Case:
         MAINTENANCE,
         "consolidation",
         storing(text),
-        lambda scoped: memories.absorb(scoped, text.id, [new.id]),
-        lambda scoped: memories.close_parts(scoped, text.id, [old.id]),
+        lambda tx: memories.absorb(tx, text.id, [new.id]),
+        lambda tx: memories.close_parts(tx, text.id, [old.id]),
     )
     return Case(new, [old])
 
@@ -190,10 +190,10 @@ async def with_a_raised_copy(world: World) -> Case:
     new = crews(f"The {CANARY} starts at dawn.")
     await act(world, ANA, "correct", storing(new), superseding(new, old))
 
-    async def withdraw(scoped: ScopedTransaction) -> None:
-        found = await memories.find(scoped, copy.id)
+    async def withdraw(tx: ScopedTransaction) -> None:
+        found = await memories.find(tx, copy.id)
         assert found
-        await memories.forget(scoped, found)
+        await memories.forget(tx, found)
 
     await act(world, BO, "propagation", withdraw)
     return Case(new, [old, copy])
@@ -266,8 +266,8 @@ async def given_back(world: World, way: str, going: str) -> None:
     assert world.states(*ids) == ["active"] * len(ids)
     assert world.states(case.new.id) != ["active"]
     for who in (ANA, BO, identity("cleo", groups=["crew"])):
-        async with world.db.scoped(who) as scoped:
-            rows = await memories.living(scoped, ["fact", "core", "reflection", "consolidation"], most=10)
+        async with world.db.transaction(who) as tx:
+            rows = await memories.living(tx, ["fact", "core", "reflection", "consolidation"], most=10)
         assert {row.id for row in rows} == {*ids}
         assert {row.valid_until for row in rows} == {None}
     if done:
@@ -323,13 +323,13 @@ async def by_an_edit(world: World) -> tuple[NewMemory, NewMemory]:
     new = await anas(world, kind="core")
     session = await begun(world.db, ANA, CREW)
 
-    async def edit(scoped: ScopedTransaction) -> None:
-        (entry,) = [row for row in await refinements.ledger(scoped) if row.id == old.id]
-        await memories.rewrite(scoped, entry, f"Pump at pier, {CANARY} at dawn.")
+    async def edit(tx: ScopedTransaction) -> None:
+        (entry,) = [row for row in await refinements.ledger(tx) if row.id == old.id]
+        await memories.rewrite(tx, entry, f"Pump at pier, {CANARY} at dawn.")
 
-    async def delete(scoped: ScopedTransaction) -> None:
-        (entry,) = [row for row in await refinements.ledger(scoped) if row.id == new.id]
-        await memories.forget(scoped, entry)
+    async def delete(tx: ScopedTransaction) -> None:
+        (entry,) = [row for row in await refinements.ledger(tx) if row.id == new.id]
+        await memories.forget(tx, entry)
 
     await within(world.db, ANA, session, edit)
     await within(world.db, ANA, session, delete, reason="delete")
@@ -340,12 +340,12 @@ async def edited(world: World, going: str) -> None:
     old, new = await by_an_edit(world)
     await GOINGS[going](world, Case(new, [old]))
     for who in (BO, identity("cleo", groups=["crew"])):
-        async with world.db.scoped(who) as scoped:
-            rows = await memories.living(scoped, ["core"], most=10, with_closed=True)
+        async with world.db.transaction(who) as tx:
+            rows = await memories.living(tx, ["core"], most=10, with_closed=True)
         assert [row.content for row in rows if row.state == "active"] == [EDITED]
         assert CANARY not in "".join(row.content for row in rows)
-        async with world.db.scoped(who) as scoped:
-            told = await history.of_memory(scoped, old.id)
+        async with world.db.transaction(who) as tx:
+            told = await history.of_memory(tx, old.id)
         assert CANARY not in repr(told)
     if going != "unshare":
         assert world.places() == set()

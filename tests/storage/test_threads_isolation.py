@@ -62,8 +62,8 @@ async def test_a_bare_select_sees_the_owners_rows_and_none_without_an_owner(db: 
         assert await seen(db, "harbor/ana/", table) == {"harbor/ana/t", "harbor/ana/u"}
         assert await seen(db, "", table) == set()
         assert await seen(db, "harbor/an/", table) == set()
-        async with db.scoped(identity("ana")) as scoped:
-            assert await (await scoped.execute(f"select 1 from {table}", {})).fetchall() == []
+        async with db.transaction(identity("ana")) as tx:
+            assert await (await tx.execute(f"select 1 from {table}", {})).fetchall() == []
 
 
 @pytest.mark.thorough

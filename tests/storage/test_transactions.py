@@ -33,24 +33,24 @@ async def test_a_deadlock_is_settled_by_doing_one_of_them_again(fresh_db: Clone)
     runs: list[str] = []
     meeting = asyncio.Barrier(2)
     async with fresh_db.database(PATIENT) as db:
-        async with db.scoped(ME) as scoped:
+        async with db.transaction(ME) as tx:
             for key in KEYS:
-                await scopes.configure_scope(scoped, ScopeSettings(scope_key=key))
+                await scopes.configure_scope(tx, ScopeSettings(scope_key=key))
 
         async def write(first: str, second: str) -> None:
-            async def act(scoped: ScopedTransaction) -> None:
+            async def act(tx: ScopedTransaction) -> None:
                 runs.append(first)
                 is_first_time = len(runs) <= 2
-                await scopes.configure_scope(scoped, ScopeSettings(scope_key=first, name=first))
+                await scopes.configure_scope(tx, ScopeSettings(scope_key=first, name=first))
                 if is_first_time:
                     await meeting.wait()
-                await scopes.configure_scope(scoped, ScopeSettings(scope_key=second, name=first))
+                await scopes.configure_scope(tx, ScopeSettings(scope_key=second, name=first))
 
             await db.write(ME, act)
 
         await asyncio.gather(write(*KEYS), write(*KEYS[::-1]))
-        async with db.scoped(ME) as scoped:
-            names = {part.name for part in (await scopes.scope_settings(scoped)).values()}
+        async with db.transaction(ME) as tx:
+            names = {part.name for part in (await scopes.scope_settings(tx)).values()}
     assert len(runs) == 3
     assert names == {runs[-1]}  # both rows are as the later of the two left them
 
@@ -62,12 +62,12 @@ class GivenUp:
         self.runs = 0
         self._state, self._times = state, times
 
-    async def __call__(self, scoped: ScopedTransaction) -> str:
+    async def __call__(self, tx: ScopedTransaction) -> str:
         self.runs += 1
         if self.runs <= self._times:
             if not self._state:
                 raise ConcurrentChangeError
-            await scoped.execute(f"do $$ begin raise exception using errcode = '{self._state}'; end $$", {})
+            await tx.execute(f"do $$ begin raise exception using errcode = '{self._state}'; end $$", {})
         return "done"
 
 
@@ -84,27 +84,27 @@ async def test_a_write_is_tried_four_times_where_that_can_help(db: Database, sta
 
 async def test_a_row_that_comes_free_in_the_meantime_is_written(clean_db: Clone) -> None:
     async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db:
-        await db.write(ME, lambda scoped: scopes.configure_agent(scoped, {}))
+        await db.write(ME, lambda tx: scopes.configure_agent(tx, {}))
         with clean_db.as_superuser() as connection:
             connection.execute("begin")
             connection.execute("select 1 from mnemic.agents for update")
             runs = 0
 
-            async def act(scoped: ScopedTransaction) -> None:
+            async def act(tx: ScopedTransaction) -> None:
                 nonlocal runs
                 runs += 1
                 if runs == 3:
                     connection.execute("rollback")
-                await scopes.configure_agent(scoped, {"rag": False})
+                await scopes.configure_agent(tx, {"rag": False})
 
             await db.write(ME, act)
             assert runs == 3
             connection.execute("begin")
             connection.execute("select 1 from mnemic.agents for update")
             with pytest.raises(DatabaseUnavailableError):  # and one that does not is an error
-                await db.write(ME, lambda scoped: scopes.configure_agent(scoped, {}))
-        async with db.scoped(ME) as scoped:
-            assert await scopes.agent_settings(scoped) == {"rag": False}
+                await db.write(ME, lambda tx: scopes.configure_agent(tx, {}))
+        async with db.transaction(ME) as tx:
+            assert await scopes.agent_settings(tx) == {"rag": False}
 
 
 async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +114,8 @@ async def test_no_connection_is_held_between_two_tries(clean_db: Clone, monkeypa
         writing = asyncio.create_task(db.write(ME, act))
         while not act.runs:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
-        async with db.scoped(ME) as scoped:  # the only connection
-            await scoped.execute("select 1", {})
+        async with db.transaction(ME) as tx:  # the only connection
+            await tx.execute("select 1", {})
         assert not writing.done()
         writing.cancel()
         with suppress(asyncio.CancelledError):
@@ -127,8 +127,8 @@ async def test_a_statement_that_takes_too_long_is_cut(clean_db: Clone, limit: st
     settings = Settings.model_validate({f"{limit}_timeout_seconds": 0.1, "pool_size": 1})
     async with clean_db.database(settings) as db:
         with pytest.raises(DatabaseUnavailableError, match="too long") as caught:
-            async with db.scoped(ME, for_recall=for_recall) as scoped:
-                await scoped.execute("select pg_sleep(0.5)", {})
+            async with db.transaction(ME, for_recall=for_recall) as tx:
+                await tx.execute("select pg_sleep(0.5)", {})
     assert caught.value.sqlstate == "57014"
 
 
@@ -137,8 +137,8 @@ async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall
     limits = "select current_setting(name) from unnest(%(names)s::text[]) as name"
     names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_read_only"]
     async with clean_db.database(Settings(pool_size=1)) as db:
-        async with db.scoped(ME, for_recall=for_recall) as scoped:
-            inside = await (await scoped.execute(limits, {"names": names})).fetchall()
+        async with db.transaction(ME, for_recall=for_recall) as tx:
+            inside = await (await tx.execute(limits, {"names": names})).fetchall()
         async with db.catalog():
             pass
         async with db.pool.connection() as connection:
@@ -149,8 +149,8 @@ async def test_every_limit_ends_with_its_transaction(clean_db: Clone, for_recall
 
 @pytest.mark.parametrize("seconds", [0.0001, 0.0015])
 async def test_a_limit_below_a_millisecond_is_not_no_limit(clean_db: Clone, seconds: float) -> None:
-    async with clean_db.database(Settings(lock_timeout_seconds=seconds)) as db, db.scoped(ME) as scoped:
-        row = await (await scoped.execute("select current_setting('lock_timeout')", {})).fetchone()
+    async with clean_db.database(Settings(lock_timeout_seconds=seconds)) as db, db.transaction(ME) as tx:
+        row = await (await tx.execute("select current_setting('lock_timeout')", {})).fetchone()
     assert row in (("1ms",), ("2ms",))
 
 
@@ -159,17 +159,17 @@ async def stand_still(db: Database) -> tuple[BaseException | None, BaseException
     held, over = asyncio.Event(), asyncio.Event()
 
     async def frozen() -> None:
-        async with db.scoped(ME) as scoped:
-            await scoped.begin_operation("formation")
+        async with db.transaction(ME) as tx:
+            await tx.begin_operation("formation")
             held.set()
             await over.wait()
-            await scoped.execute("select 1", {})
+            await tx.execute("select 1", {})
 
     async def other() -> None:
         await held.wait()
         try:
-            async with db.scoped(ME) as scoped:
-                await scoped.begin_operation("formation")
+            async with db.transaction(ME) as tx:
+                await tx.begin_operation("formation")
         finally:
             over.set()
 
@@ -212,9 +212,9 @@ async def test_a_check_of_the_catalogs_outlives_a_process_that_stands_still(
 async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
     shown = "select current_setting('lock_timeout')"
     assert database_module.HEAD_SECONDS > database_module.IDLE_SECONDS
-    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db, db.scoped(ME) as scoped:
-        await scoped.begin_operation("formation")
-        assert await (await scoped.execute(shown, {})).fetchone() == ("50ms",)
+    async with clean_db.database(Settings(lock_timeout_seconds=0.05)) as db, db.transaction(ME) as tx:
+        await tx.begin_operation("formation")
+        assert await (await tx.execute(shown, {})).fetchone() == ("50ms",)
 
 
 async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_shows_a_row(clean_db: Clone) -> None:
@@ -233,10 +233,10 @@ async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_show
 
 
 async def test_a_cut_connection_is_an_unavailable_database(db: Database, clean_db: Clone) -> None:
-    async def cut(scoped: ScopedTransaction) -> None:
+    async def cut(tx: ScopedTransaction) -> None:
         with clean_db.as_superuser() as connection:
-            connection.execute("select pg_terminate_backend(%s)", (scoped.connection.info.backend_pid,))
-        await scoped.execute("select 1", {})
+            connection.execute("select pg_terminate_backend(%s)", (tx.connection.info.backend_pid,))
+        await tx.execute("select 1", {})
 
     with pytest.raises(DatabaseUnavailableError):
         await operate(db, identity(), cut)
@@ -252,9 +252,9 @@ async def test_an_unreachable_database_says_what_to_check(clean_db: Clone) -> No
 async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGTZ", "America/Los_Angeles")
     late = datetime(2026, 5, 8, 2, 0, tzinfo=UTC)
-    async with clean_db.database(Settings()) as db, db.scoped(identity(session="s1")) as scoped:
-        await inbox.observe(scoped, "s1", [message("Tomorrow, then.", said_at=late)])
-        (read,) = (await inbox.read_inbox(scoped, "s1", most=5)).messages
+    async with clean_db.database(Settings()) as db, db.transaction(identity(session="s1")) as tx:
+        await inbox.observe(tx, "s1", [message("Tomorrow, then.", said_at=late)])
+        (read,) = (await inbox.read_inbox(tx, "s1", most=5)).messages
     assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
 
 
@@ -264,8 +264,8 @@ async def test_no_spelling_of_an_id_is_more_than_that_id(db: Database) -> None:
     await remember(db, identity("bo"), memory("Bo keeps bees.", key="user:bo"))
     for name in ('an"a', "an\\a", "an'a", "ana'; set local mnemic.scope_keys = '{user:bo}", "{ana,bo}", "%s"):
         who = identity(name)
-        async with db.scoped(who, categories=[name, *odd]) as scoped:
-            cursor = await scoped.execute(
+        async with db.transaction(who, categories=[name, *odd]) as tx:
+            cursor = await tx.execute(
                 "select current_setting('mnemic.agent_id'), current_setting('mnemic.scope_keys')::text[],"
                 " current_setting('mnemic.categories')::text[], (select count(*) from memories)",
                 {},

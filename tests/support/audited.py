@@ -78,15 +78,15 @@ async def _formed(db: Database) -> list[NewMemory]:
     shared, newest = memory("The ferry leaves at nine.", key="agent:harbor"), memory("Bo sings.", key="user:bo")
     await remember(db, ME, porto, vectors={porto.id: direction(0)})
     await remember(db, ME, lisbon, vectors={lisbon.id: direction(9)})
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("formation", run_id="run-7", meta={"kept_share": 0.95, "note": "ü"})
+    async with db.transaction(ME) as tx:
+        await tx.begin_operation("formation", run_id="run-7", meta={"kept_share": 0.95, "note": "ü"})
         change = Supersession(old_id=porto.id, old_version=1, new_id=lisbon.id, until=MORNING)
-        await memories.supersede(scoped, [change])
+        await memories.supersede(tx, [change])
     await remember(db, ME, reflection)
-    async with db.scoped(ME) as scoped:
-        await scoped.begin_operation("consolidation")
-        await memories.insert(scoped, [consolidation], model="", vectors={}, run_id=None)
-        await memories.absorb(scoped, consolidation.id, [reflection.id])
+    async with db.transaction(ME) as tx:
+        await tx.begin_operation("consolidation")
+        await memories.insert(tx, [consolidation], model="", vectors={}, run_id=None)
+        await memories.absorb(tx, consolidation.id, [reflection.id])
     return [porto, lisbon, reflection, consolidation, shared, newest]
 
 

@@ -27,21 +27,21 @@ async def form(
     db: Database, who: Identity, said: Sequence[Message], *new: NewMemory, also: Sequence[str] = ()
 ) -> uuid.UUID:
     """One formation: the messages are settled and kept, the memories stored; its operation."""
-    async with db.scoped(who, also=also) as scoped:
-        return await form_within(scoped, said, *new)
+    async with db.transaction(who, also=also) as tx:
+        return await form_within(tx, said, *new)
 
 
-async def form_within(scoped: ScopedTransaction, said: Sequence[Message], *new: NewMemory) -> uuid.UUID:
+async def form_within(tx: ScopedTransaction, said: Sequence[Message], *new: NewMemory) -> uuid.UUID:
     """The same as part of a transaction."""
-    await scopes.ensure_agent(scoped)
-    await inbox.observe(scoped, said[0].session_id, said)
-    op_id = await scoped.begin_operation("formation")
-    await inbox.settle(scoped, op_id, said, read_revision=(await scopes.read_snapshot(scoped))[1])
+    await scopes.ensure_agent(tx)
+    await inbox.observe(tx, said[0].session_id, said)
+    op_id = await tx.begin_operation("formation")
+    await inbox.settle(tx, op_id, said, read_revision=(await scopes.read_snapshot(tx))[1])
     vectors = {item.id: direction(place * 7) for place, item in enumerate(new)}
-    await memories.insert(scoped, new, model=MODEL, vectors=vectors, run_id=None)
+    await memories.insert(tx, new, model=MODEL, vectors=vectors, run_id=None)
     pieces = [(item, piece) for item in said for piece in (0, 1)]
     texts = [IndexedText(item_id=item.id, piece=n, text=item.content, vector=direction(n)) for item, n in pieces]
-    await inbox.index_messages(scoped, MODEL, texts)
+    await inbox.index_messages(tx, MODEL, texts)
     return op_id
 
 
@@ -57,11 +57,11 @@ async def erase_person(db: Database, *, user: str = "ana") -> set[uuid.UUID]:
 
 async def forget(db: Database, memory_id: uuid.UUID) -> None:
     """As a person does."""
-    async with db.scoped(ANA) as scoped:
-        await scoped.begin_operation("forget")
-        known = await memories.find(scoped, memory_id)
+    async with db.transaction(ANA) as tx:
+        await tx.begin_operation("forget")
+        known = await memories.find(tx, memory_id)
         assert known
-        await memories.forget(scoped, known)
+        await memories.forget(tx, known)
 
 
 def expire(superuser: psycopg.Connection, *ids: uuid.UUID, agent: str = AGENT) -> None:

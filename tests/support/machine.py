@@ -92,17 +92,17 @@ class TimeMachine(RuleBasedStateMachine):
         ]
         old = self.real.open(scope_key, "fact")
 
-        async def act(scoped: ScopedTransaction) -> None:
-            await inbox.observe(scoped, "s1", sent)
-            stored = await memories.insert(scoped, new, model=MODEL, vectors={}, run_id=None)
+        async def act(tx: ScopedTransaction) -> None:
+            await inbox.observe(tx, "s1", sent)
+            stored = await memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
             texts = [IndexedText(item_id=item.id, piece=0, text=item.content) for item in sent]
-            await inbox.index_messages(scoped, MODEL, texts)
+            await inbox.index_messages(tx, MODEL, texts)
             facts = [item.id for item in new if item.kind == "fact" and item.id in stored]
             if old and facts and replaced is not None:
-                known = await memories.find(scoped, chosen(old, replaced)["id"])
+                known = await memories.find(tx, chosen(old, replaced)["id"])
                 assert known
                 change = Supersession(known.id, known.version, new_id=facts[0], until=MORNING + timedelta(days=1))
-                await memories.supersede(scoped, [change])
+                await memories.supersede(tx, [change])
 
         self.real.operate(act)
 
@@ -137,21 +137,21 @@ class TimeMachine(RuleBasedStateMachine):
         taken = [row["id"] for row in self.real.open(scope_key, "reflection")[:most]]
         known = [row["id"] for row in self.real.open(scope_key, "consolidation")]
 
-        async def act(scoped: ScopedTransaction) -> None:
+        async def act(tx: ScopedTransaction) -> None:
             if known:
-                text = await memories.find(scoped, known[0])
+                text = await memories.find(tx, known[0])
                 assert text
-                await memories.rewrite(scoped, text, content)
-            elif not await memories.insert(scoped, [new], model=MODEL, vectors={}, run_id=None):
+                await memories.rewrite(tx, text, content)
+            elif not await memories.insert(tx, [new], model=MODEL, vectors={}, run_id=None):
                 return  # the one that lives is protected
-            await memories.absorb(scoped, known[0] if known else new.id, taken)
+            await memories.absorb(tx, known[0] if known else new.id, taken)
 
         self.real.operate(act)
 
     @rule(which=CHOICE)
     def forget(self, which: int) -> None:
         if kept := self.real.rows(lambda row: row["state"] in KEPT and not row["protected"]):
-            self.real.operate(lambda scoped: _forget(scoped, chosen(kept, which)))
+            self.real.operate(lambda tx: _forget(tx, chosen(kept, which)))
 
     # -- what an agent does to its own memory
 
@@ -190,25 +190,25 @@ class TimeMachine(RuleBasedStateMachine):
         first = which % max(1, len(cut))
         ids = [row["id"] for row in [*cut[first:], *cut[:first]]]
 
-        async def edit(scoped: ScopedTransaction) -> None:
-            entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
+        async def edit(tx: ScopedTransaction) -> None:
+            entries = {entry.id: entry for entry in await refinements.ledger(tx)}
             if act == "dedup":
-                await refinements.duplicates(scoped, remove=True)
+                await refinements.duplicates(tx, remove=True)
             elif len(ids) < 2:
                 return
             elif act == "merge":
                 parts = [entries[item] for item in ids[: 2 + which % 2]]
-                if await refinements.merge(scoped, parts, "profile", content) is None:
+                if await refinements.merge(tx, parts, "profile", content) is None:
                     raise MnemicError
             elif act == "update":
-                await memories.rewrite(scoped, entries[ids[0]], content)
+                await memories.rewrite(tx, entries[ids[0]], content)
             elif act == "delete":
-                await _forget(scoped, cut[first])
+                await _forget(tx, cut[first])
             elif act == "protect":
-                await refinements.protect(scoped, entries[ids[0]])
+                await refinements.protect(tx, entries[ids[0]])
             else:
-                await scoped.begin_operation("privacy")
-                await memories.make_private(scoped, ids[0])
+                await tx.begin_operation("privacy")
+                await memories.make_private(tx, ids[0])
 
         return edit
 
@@ -220,7 +220,7 @@ class TimeMachine(RuleBasedStateMachine):
         if living := self.real.rows(lambda row: row["state"] == "active"):
             row = chosen(living, which)
             to = not row["protected"]
-            self.real.administer(lambda scoped: memories.set_protection(scoped, row["id"], protected=to))
+            self.real.administer(lambda tx: memories.set_protection(tx, row["id"], protected=to))
             self.real.done()
 
     @rule(which=st.lists(CHOICE, min_size=1, max_size=2))
@@ -333,15 +333,15 @@ class TimeMachine(RuleBasedStateMachine):
         }
         shown = {i: row for i, row in rows.items() if closed or row["state"] in ("active", "purged")}
         same("past contents", known, {i: {name: row[name] for name in known.get(i, row)} for i, row in shown.items()})
-        blind = real.administer(lambda scoped: history.as_of_blind(scoped, scope_key, revision))
+        blind = real.administer(lambda tx: history.as_of_blind(tx, scope_key, revision))
         sizes = {(i, row["state"], -(-len(row["content"]) // 4), row["protected"]) for i, row in rows.items()}
         same("past states", {(each.id, each.state, each.tokens, each.protected) for each in blind}, sizes)
         if revision:
             self._moment(scope_key, self.past.changes[revision - 1].event.ts)
 
     async def _as_of(self, key: str, revision: int, closed: bool) -> Any:
-        async with self.real.service.scoped(self.real.who) as scoped:
-            return await history.as_of(scoped, key, revision, with_closed=closed)
+        async with self.real.service.transaction(self.real.who) as tx:
+            return await history.as_of(tx, key, revision, with_closed=closed)
 
     def _moment(self, key: str, ts: datetime) -> None:
         """A time means the last operation that was whole by then."""
@@ -349,17 +349,17 @@ class TimeMachine(RuleBasedStateMachine):
         own = [(revision, event) for revision, event in events if event.scope_key == key]
         open_still = {event.op_id for _, event in own if event.ts > ts}
         whole = [revision for revision, event in own if event.ts <= ts and event.op_id not in open_still]
-        moment = self.real.administer(lambda scoped: history.revision_of(scoped, key, ts))
+        moment = self.real.administer(lambda tx: history.revision_of(tx, key, ts))
         same("moment", moment, max(whole, default=0))
 
     def teardown(self) -> None:
         same("audit", self.real.administer(history.problems), [])
 
 
-async def _forget(scoped: ScopedTransaction, row: Row) -> None:
-    known = await memories.find(scoped, row["id"])
+async def _forget(tx: ScopedTransaction, row: Row) -> None:
+    known = await memories.find(tx, row["id"])
     assert known
-    await memories.forget(scoped, known)
+    await memories.forget(tx, known)
 
 
 def _in_order(report: Rollback) -> Rollback:

@@ -64,8 +64,8 @@ class Real:
         keeper = Identity(agent_id=self.agent, actor_id="keeper")
 
         async def run() -> Result:
-            async with self.administration.scoped(keeper, administers=True) as scoped:
-                return await act(scoped)
+            async with self.administration.transaction(keeper, administers=True) as tx:
+                return await act(tx)
 
         return self.run(run())
 

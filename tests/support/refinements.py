@@ -33,40 +33,40 @@ def new(key: str = "user:ana") -> Claim:
 async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: int = 60) -> Claim:
     """One that runs, held for so long."""
     claim = new(key)
-    async with db.scoped(who, only=key) as scoped:
-        await scoped.begin_operation("refinement")
-        await take_up(scoped, claim, seconds=seconds)
-        await refinements.begin(scoped, claim, await refinements.ledger(scoped), target=10)
+    async with db.transaction(who, only=key) as tx:
+        await tx.begin_operation("refinement")
+        await take_up(tx, claim, seconds=seconds)
+        await refinements.begin(tx, claim, await refinements.ledger(tx), target=10)
     return claim
 
 
-async def take_up(scoped: ScopedTransaction, claim: Claim, *, seconds: int = 60) -> bool:
+async def take_up(tx: ScopedTransaction, claim: Claim, *, seconds: int = 60) -> bool:
     """Takes the lease of its scope key, where nobody holds it."""
-    return await leases.claim(scoped, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
+    return await leases.claim(tx, claim.lease, Settings(lease_seconds=seconds), forced=True) is not None
 
 
 async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
     """The same session as another run resumes it; who had it cannot take it back."""
     resumed = claim._replace(lease=claim.lease._replace(holder=uuid4()))
-    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
-        assert await take_up(scoped, resumed)
-        assert not await take_up(scoped, claim)
+    async with db.transaction(who, only=claim.lease.scope_key) as tx:
+        assert await take_up(tx, resumed)
+        assert not await take_up(tx, claim)
     return resumed
 
 
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
-    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
-        await refinements.begin_act(scoped, claim, reason)
+    async with db.transaction(who, only=claim.lease.scope_key) as tx:
+        await refinements.begin_act(tx, claim, reason)
         for act in acts:
-            await act(scoped)
+            await act(tx)
 
 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
-    async with db.scoped(who, only=claim.lease.scope_key) as scoped:
-        await refinements.begin_act(scoped, claim, "refinement")
-        await refinements.finish(scoped, claim, "completed", await refinements.ledger(scoped), {}, None)
+    async with db.transaction(who, only=claim.lease.scope_key) as tx:
+        await refinements.begin_act(tx, claim, "refinement")
+        await refinements.finish(tx, claim, "completed", await refinements.ledger(tx), {}, None)
 
 
 def in_a_session(
@@ -74,15 +74,15 @@ def in_a_session(
 ) -> Act:
     """The act inside one that begins and ends in the same transaction, after what is to be done with it before."""
 
-    async def acts(scoped: ScopedTransaction) -> None:
+    async def acts(tx: ScopedTransaction) -> None:
         claim = new(key)
-        await take_up(scoped, claim)
-        await refinements.begin(scoped, claim, [], target=1)
-        await refinements.begin_act(scoped, claim, "update")
+        await take_up(tx, claim)
+        await refinements.begin(tx, claim, [], target=1)
+        await refinements.begin_act(tx, claim, "update")
         if before:
-            await before(scoped, claim)
-        await act(scoped)
-        await refinements.finish(scoped, claim, "completed", [], {}, None)
+            await before(tx, claim)
+        await act(tx)
+        await refinements.finish(tx, claim, "completed", [], {}, None)
 
     return acts
 

@@ -77,10 +77,10 @@ async def saved(db: Database, *texts: str, key: str = "user:ana", who: Identity 
 async def forgotten(db: Database, *given: NewMemory, who: Identity = ANA) -> None:
     """Soft-deletes memories in one operation."""
 
-    async def act(scoped: ScopedTransaction) -> None:
-        for item in await memories.living(scoped, ["fact"], most=100):
+    async def act(tx: ScopedTransaction) -> None:
+        for item in await memories.living(tx, ["fact"], most=100):
             if item.id in {new.id for new in given}:
-                await memories.forget(scoped, item)
+                await memories.forget(tx, item)
 
     await operate(db, who, act)
 

@@ -39,12 +39,12 @@ async def ask(
     """One search; what is left of the arguments are fields of the request."""
     wanted = MemoryQuery(query=question, top_k=top_k, **request)
     setup = SearchSetup(model=MODEL, settings=settings or Settings(), rag_lengths=rag_lengths)
-    async with db.scoped(who, also=also) as scoped:
-        return await search(scoped, setup, wanted, vector, allowed if wanted.categories is None else wanted.categories)
+    async with db.transaction(who, also=also) as tx:
+        return await search(tx, setup, wanted, vector, allowed if wanted.categories is None else wanted.categories)
 
 
 async def searched(
-    scoped: ScopedTransaction,
+    tx: ScopedTransaction,
     request: MemoryQuery,
     vector: Sequence[float] | None = None,
     categories: Sequence[str] = CATEGORIES,
@@ -52,15 +52,15 @@ async def searched(
     model: str = MODEL,
 ) -> list[SearchResult]:
     """One search in a transaction that is open, with the default settings."""
-    return await search(scoped, SearchSetup(model=model, settings=Settings()), request, vector, categories)
+    return await search(tx, SearchSetup(model=model, settings=Settings()), request, vector, categories)
 
 
 async def keep(db: Database, said: Message, vector: tuple[float, ...] | None = None, *, who: Identity = ME) -> None:
     """A message that was observed and is searched."""
-    async with db.scoped(who) as scoped:
-        await inbox.observe(scoped, said.session_id, [said])
+    async with db.transaction(who) as tx:
+        await inbox.observe(tx, said.session_id, [said])
         text = IndexedText(item_id=said.id, text=f"{said.author}: {said.content}", vector=vector)
-        await inbox.index_messages(scoped, MODEL, [text])
+        await inbox.index_messages(tx, MODEL, [text])
 
 
 def contents(results: Sequence[SearchResult]) -> list[str]:

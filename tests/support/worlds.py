@@ -84,15 +84,15 @@ def memory(
 
 async def operate(db: Database, who: Identity, *acts: Callable[[ScopedTransaction], Awaitable[object]]) -> None:
     """One operation of the service's role, with one act after the other."""
-    async with db.scoped(who) as scoped:
-        await scoped.begin_operation("formation")
+    async with db.transaction(who) as tx:
+        await tx.begin_operation("formation")
         for act in acts:
-            await act(scoped)
+            await act(tx)
 
 
 def executing(statement: Any, **values: Any) -> Callable[[ScopedTransaction], Awaitable[object]]:
     """An act of an operation: one statement."""
-    return lambda scoped: scoped.execute(statement, values)
+    return lambda tx: tx.execute(statement, values)
 
 
 async def remember(
@@ -105,10 +105,10 @@ async def remember(
     run_id: str | None = None,
 ) -> set[uuid.UUID]:
     """Stores memories in one operation of the service's role."""
-    async with db.scoped(who, also=also) as scoped:
-        await scoped.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
-        await scoped.begin_operation("formation", run_id=run_id)
-        return await memories.insert(scoped, new, model=model, vectors=vectors or {}, run_id=run_id)
+    async with db.transaction(who, also=also) as tx:
+        await tx.execute("insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing", {})
+        await tx.begin_operation("formation", run_id=run_id)
+        return await memories.insert(tx, new, model=model, vectors=vectors or {}, run_id=run_id)
 
 
 def expire_leases(superuser: psycopg.Connection) -> None:

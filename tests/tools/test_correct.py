@@ -137,7 +137,7 @@ async def test_what_may_not_be_corrected_stays_and_the_answer_says_what_to_do(
     guarded = await keep(memory, "Ana is never called at night.", kind="core")
     protect(superuser, guarded)
     absorbed, gone = await place(memory, "user:ana", "reflection"), await keep(memory, "Ana rows.")
-    await operate(memory.resources.database, ANA, lambda scoped: memories.absorb(scoped, uuid.uuid4(), [absorbed]))
+    await operate(memory.resources.database, ANA, lambda tx: memories.absorb(tx, uuid.uuid4(), [absorbed]))
     await memory.correct(ANA, gone, "Ana sails.")
     cases = [
         (guarded, "administrator"),
@@ -266,7 +266,7 @@ async def test_what_changed_while_the_text_was_embedded_is_not_overwritten(
         elif act == "forget":
             await memory.forget(ANA, old)
         else:
-            await operate(memory.resources.database, ANA, lambda scoped: memories.make_private(scoped, old))
+            await operate(memory.resources.database, ANA, lambda tx: memories.make_private(tx, old))
 
     vectors: Any = [[1.0] * 384]
     model.answer_embeddings(meanwhile(change, vectors))

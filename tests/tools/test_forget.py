@@ -64,7 +64,7 @@ async def test_every_kind_of_the_user_and_the_session_can_be_forgotten_absorbed_
 ) -> None:
     kinds: tuple[Kind, ...] = ("core", "reflection", "episode", "insight")
     ids = [await place(memory, ANA, key, kind) for key in ("user:ana", "session:s1") for kind in kinds]
-    await operate(memory.resources.database, ANA, lambda scoped: memories.absorb(scoped, uuid.uuid4(), ids[1:2]))
+    await operate(memory.resources.database, ANA, lambda tx: memories.absorb(tx, uuid.uuid4(), ids[1:2]))
 
     assert [await memory.forget(ANA, str(item)) for item in ids] == [True] * len(ids)
     assert {state_of(superuser, item) for item in ids} == {"soft_deleted"}
@@ -240,13 +240,13 @@ async def test_control_without_the_version_it_would_be_recorded_more_than_once(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")
-    async with memory.resources.database.scoped(ANA) as scoped:
-        read = await memories.find(scoped, memory_id)
+    async with memory.resources.database.transaction(ANA) as tx:
+        read = await memories.find(tx, memory_id)
     assert read
     worsen(monkeypatch, memories, forget=("version = %(version)s", "%(version)s > 0"))
     worsen(monkeypatch, memories, forget=("state in ('active', 'absorbed')", "true"))
     for _ in range(2):
-        await operate(memory.resources.database, ANA, lambda scoped: memories.forget(scoped, read))
+        await operate(memory.resources.database, ANA, lambda tx: memories.forget(tx, read))
 
     assert superuser.execute("select count(*) from mnemic.history where event <> 'ADD'").fetchone() == (2,)
 

@@ -21,7 +21,7 @@ async def session_of_target(work: Work, target: Target) -> ObservedSession | Non
     """Return the session as it was observed last; None if there is no such session."""
     session_id = split_scope_key(target.scope_key)[1]
     reader = Identity(agent_id=target.agent_id, session_id=session_id)
-    async with work.resources.database.scoped(reader) as tx:
+    async with work.resources.database.transaction(reader) as tx:
         return await background.read_session(tx, session_id, work.resources.settings)
 
 
@@ -39,7 +39,7 @@ async def run(work: Work, target: Target) -> bool:
         is_due, is_empty = formed["reason"] is not None, formed["pending"] == 0
     # messages that are not due yet, or came meanwhile, keep the session in the sweep
     if session.is_cold or is_empty:
-        async with resources.database.scoped(identity) as tx:
+        async with resources.database.transaction(identity) as tx:
             await background.rest_session(tx, session_of(identity), session.last_activity_at)
     return False
 

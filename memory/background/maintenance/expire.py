@@ -25,7 +25,7 @@ async def expire(run: Maintenance) -> StepOutcome:
 
 
 async def _find(run: Maintenance, rule: ExpiryRule) -> list[Expired]:
-    async with run.resources.database.scoped(run.identity) as tx:
+    async with run.resources.database.transaction(run.identity) as tx:
         return await maintenance.find_expired(tx, rule, _MAX_COUNTED)
 
 

@@ -93,7 +93,7 @@ async def _find(scope: _Scope) -> list[FactPair]:
     """Return the pairs to judge, as many as the day allows."""
     resources = scope.resources
     settings, embedder = resources.settings, resources.embedder
-    async with resources.database.scoped(scope.identity, only=scope.key) as tx:
+    async with resources.database.transaction(scope.identity, only=scope.key) as tx:
         left = settings.pairs_per_user_and_day - await pairs.checked_today(tx, scope.key)
         if left <= 0:
             return []

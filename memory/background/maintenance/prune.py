@@ -25,7 +25,7 @@ async def prune(run: Maintenance) -> StepOutcome:
 
 
 async def _page(run: Maintenance, days: int, after: tuple[str, str]) -> list[tuple[ThreadOwner, str]]:
-    async with run.resources.database.scoped(run.identity) as tx:
+    async with run.resources.database.transaction(run.identity) as tx:
         return await maintenance.stale_threads(tx, days, after, _PAGE)
 
 

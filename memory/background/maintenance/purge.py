@@ -13,7 +13,7 @@ async def purge(run: Maintenance) -> StepOutcome:
     database, days = run.resources.database, run.settings.retention_purge_after_days
     after = None if days is None else timedelta(days=days)
     if run.is_dry_run:
-        async with database.scoped(run.identity) as tx:
+        async with database.transaction(run.identity) as tx:
             due = await erasure.due_purges(tx, after)
         return StepOutcome({"messages": due.messages, "purged": due.memories})
     messages = await forget_messages(Principal(database, run.identity, run.identity.scope_keys))

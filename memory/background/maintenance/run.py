@@ -52,7 +52,7 @@ async def maintain(resources: Resources, identity: Identity, *, dry_run: bool | 
 
 async def list_runs(resources: Resources, identity: Identity, *, limit: int) -> list[MaintenanceRun]:
     """Return the maintenance runs of the identity's agent, the newest first."""
-    async with resources.database.scoped(identity) as tx:
+    async with resources.database.transaction(identity) as tx:
         return await maintenance.list_runs(tx, limit)
 
 

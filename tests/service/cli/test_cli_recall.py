@@ -102,7 +102,7 @@ def world(clean_db: Clone) -> dict[str, UUID]:
         clean_db,
         lambda db: remember(db, identity(), old, consolidation, hostile),
         lambda db: remember(db, identity(), new),
-        lambda db: operate(db, identity(), lambda scoped: stored_memories.supersede(scoped, [change])),
+        lambda db: operate(db, identity(), lambda tx: stored_memories.supersede(tx, [change])),
     )
     return {"old": old.id, "new": new.id, "consolidation": consolidation.id, "hostile": hostile.id}
 
