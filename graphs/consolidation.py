@@ -19,19 +19,29 @@ def build_consolidation(
     builder = StateGraph(
         ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
     )
-    builder.add_node(
-        "collect", with_resources(provide, tracked(collect, Tracked("consolidation", "collect", _read_outcome)))
+    collecting, writing, saving = (
+        Tracked("consolidation", event, _read_outcome) for event in ("collect", "write", "save")
     )
-    writing, saving = (Tracked("consolidation", op, _read_outcome) for op in ("write", "save"))
+    builder.add_node("collect", with_resources(provide, tracked(collect, collecting)))
     builder.add_node("write", with_lease(provide, tracked(write_consolidation, writing)))
     builder.add_node("save", with_lease(provide, tracked(save_consolidation, saving)))
     builder.add_edge(START, "collect")
-    # routes read untracked channels: on a server's thread other channels still hold values of the last run
-    builder.add_conditional_edges(
-        "collect", lambda state: "write" if state["reflections"] or state["outdated"] else END, ["write", END]
-    )
-    builder.add_conditional_edges("write", lambda state: "save" if state["text"] else END, ["save", END])
+    builder.add_conditional_edges("collect", _after_collect, ["write", END])
+    builder.add_conditional_edges("write", _after_write, ["save", END])
     return trace_without_contents(hide_untracked(builder.compile(name="consolidation", checkpointer=False)), provide)
+
+
+# Routes read untracked channels: on a server's thread other channels still hold values of the last run.
+
+
+def _after_collect(state: ConsolidationState) -> str:
+    """Return the next node: the model's call, or the end if no consolidation is due."""
+    return "write" if "snapshot" in state else END
+
+
+def _after_write(state: ConsolidationState) -> str:
+    """Return the next node: the save, or the end if the text was refused."""
+    return "save" if state["text"] else END
 
 
 def _read_outcome(update: ConsolidationState, outcome: Outcome) -> None:

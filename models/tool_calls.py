@@ -23,7 +23,7 @@ from mnemic.memory.text.shape import clean_text, clip_text, whole_characters
 from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import HIDDEN, ChatModels, offline
 from mnemic.models.reading import leading_object
-from mnemic.prompts.refine import REFINE, RefineInput
+from mnemic.prompts.refinement.refine import REFINE, RefineInput
 from mnemic.prompts.repair import FILTERED, REFUSED, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import ToolCall, Turn

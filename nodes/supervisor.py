@@ -24,9 +24,9 @@ from mnemic.memory.runtime.transcript import spoken, transcript, without_content
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
 from mnemic.models.tool_calls import run_answer
+from mnemic.prompts.explicit.tools import CorrectArguments, ForgetArguments
 from mnemic.prompts.messages.supervise import DECLINED, system_prompt
 from mnemic.prompts.recall.request import with_memory
-from mnemic.prompts.tools import CorrectArguments, ForgetArguments
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
 from mnemic.state.records import Memory

@@ -5,7 +5,19 @@ from typing import NamedTuple, Protocol
 from mnemic.state.identity import split_scope_key
 
 
-class Attributable(Protocol):
+class TypedText(Protocol):
+    """Text of a memory with the sentence that it rests on."""
+
+    @property
+    def content(self) -> str:
+        """Text of the memory."""
+
+    @property
+    def said(self) -> str | None:
+        """Whole sentence that a member typed and that the memory rests on; None if unknown."""
+
+
+class Attributable(TypedText, Protocol):
     """Text of a memory with its origin."""
 
     @property
@@ -13,16 +25,8 @@ class Attributable(Protocol):
         """Scope key that the memory belongs to."""
 
     @property
-    def content(self) -> str:
-        """Text of the memory."""
-
-    @property
     def author(self) -> str | None:
         """User id of the author; None for a memory that several people contributed to."""
-
-    @property
-    def said(self) -> str | None:
-        """Whole sentence that a member typed and that the memory rests on; None if unknown."""
 
 
 class Attribution(NamedTuple):
@@ -37,8 +41,16 @@ def attribution_for(reader: str | None, memory: Attributable) -> Attribution | N
     """Return the attribution that this user sees, or None for a memory that is not shared or has no single author."""
     if memory.author is None or not is_shared(memory.scope_key):
         return None
-    is_known = memory.said is None or memory.said.split() == memory.content.split()
-    return Attribution(memory.author, None if is_known or memory.author == reader else memory.said)
+    if memory.author == reader:
+        return Attribution(memory.author)
+    return Attribution(memory.author, distinct_sentence(memory))
+
+
+def distinct_sentence(memory: TypedText) -> str | None:
+    """Return the typed sentence of a memory, or None if it is unknown or if the text repeats it."""
+    if memory.said is None or memory.said.split() == memory.content.split():
+        return None
+    return memory.said
 
 
 def is_shared(scope_key: str) -> bool:

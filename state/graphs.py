@@ -15,10 +15,11 @@ from uuid import UUID
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
+from mnemic.state.consolidation import ConsolidationSnapshot
 from mnemic.state.formation import Coverage, DuplicateDraft, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason
 from mnemic.state.query import BudgetTokens, Delta
-from mnemic.state.records import Memory, Message, NewMemory, ScopeContext, SearchResult, StaleMemory, Supersession
+from mnemic.state.records import Message, NewMemory, ScopeContext, SearchResult, Supersession
 
 #: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -166,10 +167,10 @@ class FormationState(FormationInput, FormationOutput, total=False):
 
 
 class ConsolidationInput(TypedDict, total=False):
-    """Which scope key to consolidate."""
+    """Input of a consolidation."""
 
     scope_key: str
-    #: Also below the threshold, and without the wait after a failure.
+    #: Consolidate below the threshold too, and without the pause after a failure.
     force: Annotated[bool, UntrackedValue]
 
 
@@ -178,17 +179,10 @@ class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
 
     #: The run's lease on the scope key.
     lease: Annotated[Lease, UntrackedValue]
-    #: The living consolidation as it was read, if there is one, and the reflections to take in.
-    current: Annotated[Memory | None, UntrackedValue]
-    reflections: Annotated[list[Memory], UntrackedValue]
-    #: Outdated sources of these texts.
-    outdated: Annotated[list[StaleMemory], UntrackedValue]
+    #: The texts as they were read; not set if no consolidation is due.
+    snapshot: Annotated[ConsolidationSnapshot, UntrackedValue]
+    #: The new text; empty if it was refused.
     text: Text
-    owner: Text
-    #: The agent's persona; empty for another scope, or without one.
-    persona: Text
-    word_limit: int
-    guidance: Text
 
 
 class RecallInput(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Refinement: what a session sees of the memories it works on, what its agent does in turn, and what came of it."""
+"""Records of refinements: the ledger of a session, its turns and outcome, and the channels of its graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,29 +12,31 @@ from typing_extensions import TypedDict
 from mnemic.state.graphs import Lease, StepUsage, join_spent
 from mnemic.state.kinds import Kind
 
-#: Why a session ended: its agent said so; no further call came after the last batch; or a limit was reached.
+#: Reason of a session's end. `completed`: by a call of its agent. `finished`: no call came after the last batch. Any
+#: other is a limit.
 Ended = Literal["completed", "finished", "steps", "tokens", "time"]
-#: `planned`: a dry run. `not_due`: the core memory is within its budget, and nobody insists.
+#: `planned`: a dry run. `not_due`: the context memories are within their budget, and the run is not forced.
 RefinementOutcome = Literal["ended", "not_due", "planned"]
-#: Calls of one answer that are carried out; a careful model has two dozen to make, one caught in a loop hundreds.
+#: Maximum number of calls of one answer. A careful model makes two dozen, a model in a loop hundreds.
 MAX_CALLS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """One core memory as the ledger shows it."""
+    """A context memory in the ledger."""
 
-    #: What the model calls it by; never its id.
+    #: Number by which the model names it; a model never sees its id.
     handle: int
     id: UUID
     version: int
     kind: Kind
     category: str
     content: str
-    #: Who it is about: a display name, and the user's id where there is one.
+    #: Display name of the person that it is about.
     subject: str
+    #: Id of that person; None without an account.
     subject_user_id: str | None
-    #: Since when it holds: the origin date, which a merge keeps.
+    #: Time since when it holds, the origin date; a merge keeps it.
     valid_from: datetime
     tokens: int
     importance: int
@@ -43,42 +45,41 @@ class LedgerEntry:
     private: bool
     tags: tuple[str, ...] = ()
     scope_key: str = ""
-    #: Another person who brought it.
+    #: Author of a shared memory; None for a memory that several people contributed to.
     author: str | None = None
     #: Typed sentence that a shared memory rests on; None if unknown.
     said: str | None = None
 
 
 class Budget(NamedTuple):
-    """How much there is, and may be done; tokens are characters / 4."""
+    """Size and limits of a session, in tokens of four characters."""
 
-    #: Tokens of the whole core memory now.
+    #: Tokens of all context memories.
     now: int
-    #: What it shall come down to.
     target: int
-    #: Tokens of protected memories now, and at most.
+    #: Tokens of protected memories, and their maximum.
     protected: int
     most_protected: int
-    #: Memories that the session may still take away without keeping them elsewhere.
+    #: Memories that the session may still remove without keeping their content.
     removable: int
-    #: Those that it has taken away.
+    #: Memories that it has removed.
     removed: int
 
 
 class Batch(NamedTuple):
-    """What the agent is shown at once, with how much there was when that began."""
+    """The memories that the agent sees at once, and the budget at the beginning of the batch."""
 
     ledger: tuple[LedgerEntry, ...]
     budget: Budget
 
 
 class ToolCall(NamedTuple):
-    """One tool call of a model, with what it was answered."""
+    """One tool call of a model, and its answer."""
 
-    #: As the provider numbered it.
+    #: Id from the provider.
     id: str
     name: str
-    #: None: they could not be read.
+    #: None if they could not be read.
     arguments: Mapping[str, Any] | None
     answer: str = ""
 
@@ -91,22 +92,22 @@ class Turn(NamedTuple):
 
 
 class RefinementResult(TypedDict, total=False):
-    """What became of a refinement that was asked for; a dry run tells what there is to do."""
+    """Result of a requested refinement; for a dry run the work to do."""
 
     scope_key: Annotated[str, UntrackedValue]
     outcome: RefinementOutcome
-    #: The session; None: none was needed.
+    #: Id of the session; None if none was needed.
     refinement_id: str | None
-    #: Whether it had been begun before, and broken off.
+    #: Whether an earlier run began it and broke off.
     resumed: bool
     ended: Ended | None
-    #: Tokens of the whole core memory, and what it shall come down to.
+    #: Tokens of all context memories.
     tokens_before: int
     tokens_after: int
     target_tokens: int
     memories_before: int
     memories_after: int
-    #: In memories: duplicates removed first, then what the agent did.
+    #: Numbers of memories: duplicates removed at the beginning, then the edits of the agent.
     duplicates: int
     merged: int
     updated: int
@@ -114,39 +115,40 @@ class RefinementResult(TypedDict, total=False):
     protected: int
     steps: int
     journal_id: str | None
-    #: By each turn of this run; what an earlier one used that was broken off is not among it.
+    #: Usage of each turn of this run, without the runs of the session that broke off.
     spent: Annotated[list[StepUsage], join_spent]
 
 
 class RefinementInput(TypedDict, total=False):
-    """Which scope key's core memory to refine."""
+    """Input of a refinement."""
 
-    #: The agent's own where none is named.
+    #: The scope key; the agent's own if missing.
     scope_key: Annotated[str, UntrackedValue]
-    #: Also where it is within its budget.
+    #: Also if it is within its budget.
     force: Annotated[bool, UntrackedValue]
-    #: Only tells what there is to do.
+    #: Only report the work to do.
     dry_run: Annotated[bool, UntrackedValue]
 
 
 class RefinementState(RefinementInput, RefinementResult, total=False):
-    """Refinement's channels. What must survive a crash is in the session's row and in the memories themselves."""
+    """Refinement's channels. The session's row and the memories hold all that must survive a crash."""
 
     #: The run's lease on the session.
     lease: Annotated[Lease, UntrackedValue]
-    #: What the agent overrides.
+    #: Settings that the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
-    #: The memories behind the numbers that the model uses, as it was shown them.
-    handles: Annotated[dict[int, LedgerEntry], UntrackedValue]
-    #: The lost words that the model was told of when it first wanted to end.
-    told: Annotated[list[str], UntrackedValue]
-    #: The ids of each batch, and which one it is, from 1.
+    #: Memories as the model last saw them, by their numbers.
+    shown: Annotated[dict[int, LedgerEntry], UntrackedValue]
+    #: Lost words that the model got at its first attempt to end.
+    reported_losses: Annotated[list[str], UntrackedValue]
+    #: Ids of the memories of each batch.
     batches: Annotated[list[list[str]], UntrackedValue]
+    #: Number of the current batch, from 1.
     batch: Annotated[int, UntrackedValue]
-    #: The batch as it was shown, and what was done in it so far.
-    shown: Annotated[Batch, UntrackedValue]
+    #: The current batch as it was at its beginning, and its turns so far.
+    current_batch: Annotated[Batch, UntrackedValue]
     turns: Annotated[list[Turn], UntrackedValue]
-    #: Why the session is over; None: it goes on.
+    #: Reason of the session's end; None until then.
     ending: Annotated[Ended | None, UntrackedValue]
 
 
@@ -157,12 +159,12 @@ class Refinement:
     id: UUID
     scope_key: str
     started_at: datetime
-    #: Who had it started.
+    #: Actor at whose request it began.
     actor: str
-    #: None: it runs, or waits to be resumed.
+    #: None if it runs, or waits to be resumed.
     ended: Ended | None
     ended_at: datetime | None
-    #: Whether somebody works on it now.
+    #: Whether a run holds its lease.
     is_held: bool
     #: Turns of the agent.
     steps: int
@@ -173,20 +175,23 @@ class Refinement:
     tokens_after: int | None
     memories_before: int
     memories_after: int | None
-    #: Duplicates removed before the agent began; then what it did, in memories.
+    #: Numbers of memories: duplicates removed at the beginning, then the edits of the agent.
     duplicates: int
     merged: int
     updated: int
     deleted: int
     protected: int
-    #: Memories taken away without being kept elsewhere.
+    #: Memories removed without keeping their content.
     removed: int
-    #: The memory that tells of the outcome; None: it runs, or nothing changed.
+    #: Journal memory of the outcome; None until the end, or if nothing changed.
     journal_id: UUID | None
 
     def as_result(self) -> RefinementState:
-        """An ended session as what a refinement answers."""
-        figures = {name: getattr(self, name) for name in RefinementResult.__annotations__ if hasattr(self, name)}
-        journal = str(self.journal_id) if self.journal_id else None
-        ids = {"refinement_id": str(self.id), "journal_id": journal}
-        return cast("RefinementState", {**figures, **ids, "outcome": "ended"})
+        """Return an ended session as the result of a refinement."""
+        figures: dict[str, Any] = {}
+        for name in RefinementResult.__annotations__:
+            if hasattr(self, name):
+                figures[name] = getattr(self, name)
+        figures["refinement_id"] = str(self.id)
+        figures["journal_id"] = str(self.journal_id) if self.journal_id else None
+        return cast("RefinementState", {**figures, "outcome": "ended"})

@@ -1,1 +1,1 @@
-"""What agents may call: thin tools over operations."""
+"""Tools of agents: thin callers of operations."""

@@ -1,4 +1,4 @@
-"""An operation as a tool that an agent may call: whose run it is, both ways of calling, refusals as text."""
+"""An operation as a tool of an agent: the identity of the run, both ways to call it, refusals as text."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Provider, Resources
-from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
+from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
 from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity
@@ -20,7 +20,7 @@ from mnemic.tools.private import PrivateTool
 
 _LOG = logging.getLogger("mnemic")
 
-#: What the model reads, and what the host's code gets beside it.
+#: The text for the model, and the artifact for the host's code.
 Answer = tuple[str, Any]
 
 
@@ -29,43 +29,40 @@ class Call(NamedTuple):
 
     resources: Resources
     identity: Identity
-    #: As the model sent them, checked.
+    #: Checked arguments.
     arguments: dict[str, Any]
-    #: Those of the host's state.
+    #: Messages of the host's state.
     messages: Sequence[Any]
 
 
 class Tool(NamedTuple):
-    """A tool as a model knows it, and what it does."""
+    """A tool as a model sees it, and its operation."""
 
-    #: What models call it by; their APIs take letters, digits, `_` and `-`.
+    #: Letters, digits, `_` and `-`: the APIs of models take no other characters.
     name: str
     description: str
     arguments: type[BaseModel]
-    act: Callable[[Call], Awaitable[Answer]]
+    run: Callable[[Call], Awaitable[Answer]]
 
 
 def make_tool(
     provide: Provider, role: str, tool: Tool, loop: asyncio.AbstractEventLoop | None = None
 ) -> StructuredTool:
-    """The tool, for LangChain; arguments as those of `make_tools`.
+    """Return the tool for LangChain; arguments as those of `make_tools`.
 
     The identity is that of the run's context, in this role; a model can neither see nor set it. A refusal is an answer
-    that says what to do, with the status `error`; it never ends the agent's run.
+    with the status `error` that names a remedy. It never ends the agent's run.
     """
 
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
-            state = runtime.state  # where LangGraph's own have the messages; a host's may have none
-            found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
-            return await tool.act(Call(await provide(), identity, arguments, found or ()))
+            return await tool.run(Call(await provide(), identity, arguments, _messages_of(runtime.state)))
         except RefusedCallError as error:
             raise ToolException(refused_argument(str(error))) from None
-        except MnemicError as error:  # the model reads no more than what to do now
+        except MnemicError as error:
             _LOG.warning("the tool %s failed: %s", tool.name, error)
-            no_embedder = isinstance(error, EmbeddingError) and tool.name == "memory_query"
-            raise ToolException(NO_EMBEDDER if no_embedder else NO_MEMORY) from None
+            raise ToolException(_advice(error, tool)) from None
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
@@ -84,10 +81,26 @@ def make_tool(
         coroutine=call_async,
         response_format="content_and_artifact",
         handle_tool_error=True,
-        handle_validation_error=refused_arguments,
+        handle_validation_error=refuse_arguments,
     )
 
 
-def refused_arguments(error: Exception) -> str:
-    """What a model reads about arguments that do not fit."""
-    return refused_argument(first_problem(error) if isinstance(error, ValidationError) else "")
+def _messages_of(state: Any) -> Sequence[Any]:
+    """Return the messages of a host's state, in the place of LangGraph's own states; none without that place."""
+    if isinstance(state, Mapping):
+        return state.get("messages") or ()
+    return getattr(state, "messages", None) or ()
+
+
+def _advice(error: MnemicError, tool: Tool) -> str:
+    """Return advice to the model about a failure, without its reason."""
+    if isinstance(error, EmbeddingError) and tool.name == "memory_query":
+        return NO_EMBEDDER
+    return NO_MEMORY
+
+
+def refuse_arguments(error: Exception) -> str:
+    """Return the refusal of arguments that do not fit the schema."""
+    if isinstance(error, ValidationError):
+        return refused_argument(first_problem(error))
+    return refused_argument("")

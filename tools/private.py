@@ -17,7 +17,7 @@ from mnemic.state.errors import BlockedLoopError
 
 
 class PrivateTool(StructuredTool):
-    """A tool whose run is traced without arguments and answer unless the settings show them."""
+    """A tool with traces that lack its arguments and answer, unless the settings show them."""
 
     _provide: Provider = PrivateAttr()
     _loop: asyncio.AbstractEventLoop | None = PrivateAttr()
@@ -32,7 +32,7 @@ class PrivateTool(StructuredTool):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Any:
-        return await super().ainvoke(input, await self._traced(config), **options)
+        return await super().ainvoke(input, await self._with_private_callbacks(config), **options)
 
     def invoke(
         self,
@@ -40,11 +40,13 @@ class PrivateTool(StructuredTool):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Any:
-        # the refusal of a blocked loop is the tool's own answer
+        # the tool's own answer is the refusal of a blocked loop
         with suppress(BlockedLoopError):
-            config = run_on_loop(self._loop, partial(self._traced, ensure_config(config)))
+            config = run_on_loop(self._loop, partial(self._with_private_callbacks, ensure_config(config)))
         return super().invoke(input, config, **options)
 
-    async def _traced(self, config: RunnableConfig | None) -> RunnableConfig | None:
+    async def _with_private_callbacks(self, config: RunnableConfig | None) -> RunnableConfig | None:
         private = await private_callbacks(self._provide, config or var_child_runnable_config.get())
-        return config if private is None else {**(config or {}), "callbacks": private}
+        if private is None:
+            return config
+        return {**(config or {}), "callbacks": private}

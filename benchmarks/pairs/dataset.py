@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Literal
 from zlib import crc32
 
-from mnemic.prompts.judge_pairs import PairVerdict
+from mnemic.prompts.background.judge_pairs import PairVerdict
 
 #: `same`: reworded. `near`: another person, thing, place, time, or a denial. `step`: another number or date.
 Group = Literal["same", "near", "step"]

@@ -13,7 +13,7 @@ from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
 from mnemic.memory.text.writing import check_text
 from mnemic.models.structured import run_step
-from mnemic.prompts.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput
+from mnemic.prompts.background.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.model_settings import OFFLINE

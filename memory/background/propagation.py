@@ -22,7 +22,7 @@ from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.models.structured import run_step
-from mnemic.prompts.propagate import PROPAGATE, PropagateInput
+from mnemic.prompts.background.propagate import PROPAGATE, PropagateInput
 from mnemic.state.background import Target
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key

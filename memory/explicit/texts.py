@@ -6,7 +6,7 @@ from typing import Final
 from mnemic.memory.text.questions import only_asks
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.writing import check_text, is_data
-from mnemic.prompts.tools import PROBLEMS
+from mnemic.prompts.explicit.answers import PROBLEMS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest
 from mnemic.state.kinds import Kind

@@ -1,299 +1,255 @@
-"""What a refinement's agent may do: one function for each tool, each call one operation; and the session's end.
+"""The operations behind a refinement's tools: each call is one operation, and returns its answer to the model."""
 
-The refusals are texts that a model reads, as the answers in `prompts/refine.py` are.
-"""
-
-import logging
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import date
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import date, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from mnemic.memory.refinement.rules import lost_words, merged_category
-from mnemic.memory.refinement.session import CoreMemoryEditor, RefinementSession, Replaced
+from mnemic.memory.refinement.checks import require_no_longer, require_one_person, require_text, require_typed_lines
+from mnemic.memory.refinement.editor import ContextMemoryEditor, Replaced
+from mnemic.memory.refinement.ending import finish
+from mnemic.memory.refinement.losses import lost_words
+from mnemic.memory.refinement.merging import merged_category
+from mnemic.memory.refinement.session import RefinementSession, protected_tokens
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
-from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.text.kept import missing_details
-from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, says_nothing, search_text
-from mnemic.memory.text.writing import is_degenerate
+from mnemic.memory.text.shape import clean_text, search_text
 from mnemic.models.embedders.vectors import Vector
-from mnemic.prompts import refine as answers
-from mnemic.state.attribution import is_shared
-from mnemic.state.errors import EmbeddingError, RefinementRefusedError
-from mnemic.state.identity import split_scope_key
-from mnemic.state.records import NewMemory
-from mnemic.state.refinement import Ended, LedgerEntry, Refinement
+from mnemic.prompts.refinement import answers, refusals
+from mnemic.prompts.refinement.tools import COMPLETE
+from mnemic.state.errors import RefinementRefusedError
+from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
 from mnemic.storage.refinements import Original
 from mnemic.storage.transaction import ScopedTransaction
 
-_LOG = logging.getLogger("mnemic")
-#: So far below its target a session has room for words that it has lost.
+#: A session has room for lost words if it is more than this share below its target.
 _ROOM_PERCENT: Final = 2
 
 
+class _Edit(NamedTuple):
+    """A merge or an update as it was written."""
+
+    replaced: Sequence[Replaced]
+    #: Id of the memory with the new text.
+    new_id: UUID
+    #: Numbers of the memories that the text loses.
+    lost: Sequence[int]
+
+
+class _NewVector(NamedTuple):
+    """The vector of a new text."""
+
+    #: Name of the embedder.
+    model: str
+    vector: Vector
+
+
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
-    """Core memories of the session's scope key that have one of the words, since and before a day."""
+    """Return the context memories with one of the words that hold since a day of this range."""
+    find = partial(_find, query=clean_text(query), after=after, before=before)
+    return answers.searched(session.show(await session.transact(find)))
 
-    async def act(scoped: ScopedTransaction) -> list[LedgerEntry]:
-        ids = await refinements.find(scoped, clean_text(query), after=after, before=before)
-        entries = {entry.id: entry for entry in await refinements.ledger(scoped)}
-        return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
-    return answers.render_found(session.show(await session.transact(act)))
+async def _find(tx: ScopedTransaction, query: str, after: date | None, before: date | None) -> list[LedgerEntry]:
+    entries = {entry.id: entry for entry in await refinements.ledger(tx)}
+    ids = await refinements.find(tx, query, after=after, before=before)
+    return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
 
 async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], new_content: str) -> str:
-    """Replaces memories by one as old as the oldest, no longer than they were; the merged are soft-deleted with it.
+    """Replace memories by one that is as old as the oldest, no longer than they were, and soft-delete them.
 
     Raises:
-        RefinementRefusedError: one of them may not be merged, or the text cannot replace them; nothing was written.
+        RefinementRefusedError: if one of them may not be merged, or if the text cannot replace them.
     """
-    text = _require_text(new_content)
+    text = require_text(new_content)
+    edit, after = await session.run_operation("merge", partial(_merge, numbers=ids_to_merge, text=text))
+    return _changed(session, edit, after)
 
-    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], UUID, list[int]]:
-        merged = editor.require_editable(*ids_to_merge)
-        if len(merged) < 2:
-            raise RefinementRefusedError("a merge takes at least two memories: use update_memory for a single one")
-        _require_one_person(merged)
-        replaced = await editor.replaced(*merged)
-        _require_no_longer(text, replaced)
-        _require_typed(session, text, merged)
-        lost, _ = await editor.count_lost(replaced, text)
-        category = merged_category([entry.category for entry in merged], session.resources.categories)
-        new_id = await refinements.merge(editor.scoped, merged, category, text)
-        if new_id is None:
-            raise RefinementRefusedError(answers.TWIN.format(twin=editor.twin(text) or "another memory"))
-        return replaced, new_id, lost
 
-    (replaced, new_id, lost), after = await session.run_operation("merge", act)
-    return _changed(session, after, replaced, new_id, lost)
+async def _merge(editor: ContextMemoryEditor, numbers: Sequence[int], text: str) -> _Edit:
+    merged = editor.require_editable(*numbers)
+    if len(merged) < 2:
+        raise RefinementRefusedError(refusals.ONE_MEMORY)
+    require_one_person(merged)
+    replaced = await editor.replaced(merged)
+    require_no_longer(text, replaced)
+    require_typed_lines(editor.session.scope_key, text, merged)
+    lost, _ = await editor.count_lost(replaced, text)
+    categories = editor.session.resources.categories
+    category = merged_category([entry.category for entry in merged], categories)
+    new_id = await refinements.merge(editor.tx, merged, category, text)
+    if new_id is None:
+        raise RefinementRefusedError(refusals.duplicate(editor.duplicate_of(text) or refusals.ANOTHER_MEMORY))
+    return _Edit(replaced, new_id, lost)
 
 
 async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
-    """Rewrites one memory, or the consolidation, no longer than it was; what is searched is embedded anew.
+    """Rewrite one memory, or the consolidation, no longer than it was; a searchable one gets a new vector.
 
-    What the session has shortened may grow again to the length of all that went into it, so that it can be mended.
+    A memory that the session has shortened may grow again to the length of its originals.
 
     Raises:
-        RefinementRefusedError: it may not be changed, or the text cannot replace it; nothing was written.
-        EmbeddingError: a setting of the embedder is wrong; nothing was written.
+        RefinementRefusedError: if it may not be changed, or if the text cannot replace it.
+        EmbeddingError: if a setting of the embedder is wrong; nothing was written.
     """
-    text, shown = _require_text(content), session.shown.get(id)
-    vector, resources = None, session.resources
-    if shown and shown.kind in memories.INDEXED and not shown.protected:
-        # before the operation, which holds a connection
-        resources = await with_agents_embedder(resources, session.identity)
-        (vector,) = await embed_to_store(resources, [search_text(shown.valid_from, shown.subject, text)])
+    text = require_text(content)
+    # before the operation, which holds a connection
+    new_vector = await _new_vector(session, id, text)
+    edit, after = await session.run_operation("update", partial(_update, number=id, text=text, new_vector=new_vector))
+    return _changed(session, edit, after)
 
-    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], list[int]]:
-        (entry,) = editor.require_editable(id, may_be_consolidation=True)
-        if entry.content == text:
-            raise RefinementRefusedError(f"[{id}] already says exactly this")
-        replaced = await editor.replaced(entry)
-        _require_no_longer(text, replaced)
-        _require_typed(session, text, [entry])
-        if twin := editor.twin(text, of=entry):
-            raise RefinementRefusedError(answers.TWIN.format(twin=twin))
-        lost, _ = await editor.count_lost(replaced, text)
-        await memories.rewrite(editor.scoped, entry, text)
-        if vector is not None:
-            await refinements.set_vector(editor.scoped, entry.id, resources.embedder.name, vector)
-        return replaced, lost
 
-    (replaced, lost), after = await session.run_operation("update", act)
-    return _changed(session, after, replaced, replaced[0].entry.id, lost)
+async def _new_vector(session: RefinementSession, number: int, text: str) -> _NewVector | None:
+    """Return the vector of a new text, or None if the memory is not searchable or may not be changed."""
+    shown = session.shown.get(number)
+    if shown is None or shown.protected or shown.kind not in memories.INDEXED:
+        return None
+    resources = await with_agents_embedder(session.resources, session.identity)
+    (vector,) = await embed_to_store(resources, [search_text(shown.valid_from, shown.subject, text)])
+    if vector is None:
+        return None
+    return _NewVector(resources.embedder.name, vector)
+
+
+async def _update(editor: ContextMemoryEditor, number: int, text: str, new_vector: _NewVector | None) -> _Edit:
+    (entry,) = editor.require_editable(number, may_be_consolidation=True)
+    if entry.content == text:
+        raise RefinementRefusedError(refusals.unchanged(number))
+    replaced = await editor.replaced([entry])
+    require_no_longer(text, replaced)
+    require_typed_lines(editor.session.scope_key, text, [entry])
+    duplicate = editor.duplicate_beside(entry, text)
+    if duplicate:
+        raise RefinementRefusedError(refusals.duplicate(duplicate))
+    lost, _ = await editor.count_lost(replaced, text)
+    await memories.rewrite(editor.tx, entry, text)
+    if new_vector is not None:
+        await refinements.set_vector(editor.tx, entry.id, new_vector.model, new_vector.vector)
+    return _Edit(replaced, entry.id, lost)
 
 
 async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
-    """Soft-deletes one memory; its source messages leave search with it, whatever the role may read.
+    """Soft-delete one memory; its source messages leave search with it, in every category.
 
     Raises:
-        RefinementRefusedError: it may not be deleted, or too many have been; nothing was written.
+        RefinementRefusedError: if it may not be deleted, or if too many have been.
     """
+    (originals, removable), after = await session.run_operation("delete", partial(_delete, number=id))
+    words = _words_lost_everywhere(session, originals, after)
+    return f"{answers.deleted(id, removable, words)} {answers.usage(after, session.settings.refinement_target)}"
 
-    async def act(editor: CoreMemoryEditor) -> tuple[list[Replaced], int]:
-        (entry,) = editor.require_editable(id)
-        replaced = await editor.replaced(entry)
-        _, left = await editor.count_lost(replaced, "")
-        await memories.see_categories(editor.scoped, None)
-        await memories.forget(editor.scoped, entry)
-        await memories.see_categories(editor.scoped, session.allowed)  # the ledger that is read next is the role's
-        return replaced, left
 
-    (replaced, left), after = await session.run_operation("delete", act)
-    words = _lost_words(session, [original for _, parts in replaced for original in parts], after)
-    return f"{answers.deleted(id, left, words)} {answers.usage(after, session.settings.refinement_target)}"
+async def _delete(editor: ContextMemoryEditor, number: int) -> tuple[Sequence[Original], int]:
+    """Return the originals of the deleted memory, and the number of memories that may still be removed."""
+    (entry,) = editor.require_editable(number)
+    (replaced,) = await editor.replaced([entry])
+    _, removable = await editor.count_lost([replaced], "")
+    await memories.see_categories(editor.tx, None)
+    await memories.forget(editor.tx, entry)
+    # the ledger that is read next has the role's categories only
+    await memories.see_categories(editor.tx, editor.session.allowed)
+    return replaced.originals, removable
 
 
 async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
-    """Makes a memory constitutional, within the share of the target that may be.
+    """Protect a memory for good, within the share of the target that may be protected.
 
     Raises:
-        RefinementRefusedError: it is protected already, may not be, or does not fit; nothing was written.
+        RefinementRefusedError: if it is protected already, may not be, or does not fit.
     """
-
-    async def act(editor: CoreMemoryEditor) -> UUID:
-        (entry,) = editor.require_editable(id)
-        now, most = sum(other.tokens for other in editor.entries.values() if other.protected), session.most_protected
-        if now + entry.tokens > most:
-            raise RefinementRefusedError(f"[{id}] does not fit: {now} tokens are protected, and at most {most} may be")
-        if not await refinements.protect(editor.scoped, entry):
-            raise RefinementRefusedError(answers.UNKNOWN.format(numbers=f"[{id}]"))
-        return entry.id
-
-    memory_id, after = await session.run_operation("protect", act)
-    session.show(entry for entry in after if entry.id == memory_id)
-    return f"{answers.PROTECTED.format(number=id)} {answers.usage(after, session.settings.refinement_target)}"
+    memory_id, after = await session.run_operation("protect", partial(_protect, number=id))
+    session.show([entry for entry in after if entry.id == memory_id])
+    return f"{answers.protected(id)} {answers.usage(after, session.settings.refinement_target)}"
 
 
-def _changed(
-    session: RefinementSession, after: Sequence[LedgerEntry], replaced: list[Replaced], new_id: UUID, lost: list[int]
-) -> str:
-    (new,) = session.show(entry for entry in after if entry.id == new_id)
-    originals = [original for _, parts in replaced for original in parts]
-    # of all that went in, so that what an earlier step left out is named until it is mended
-    lacking = missing_details([one.content for one in originals], new.content, [one.since for one in originals])
-    # what stands elsewhere does not help whoever looks for this
-    words = lost_words(
-        [one.content for one in originals], [new.subject, new.content], among=_known(session), named=lacking
-    )
-    answer = answers.changed([entry for entry, _ in replaced], new, lost, lacking, words)
-    return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
-
-
-def _known(session: RefinementSession) -> list[str]:
-    """All texts that the run was shown."""
-    return [entry.content for entry in session.shown.values()]
-
-
-def _lost_words(
-    session: RefinementSession, originals: Sequence[Original], after: Sequence[LedgerEntry]
-) -> tuple[str, ...]:
-    """What no core memory says any more; the ledger shows of each also whom it is about."""
-    said = [text for entry in after for text in (entry.subject, entry.content)]
-    return lost_words([one.content for one in originals], said, among=_known(session))
+async def _protect(editor: ContextMemoryEditor, number: int) -> UUID:
+    (entry,) = editor.require_editable(number)
+    protected, limit = protected_tokens(editor.entries.values()), editor.session.max_protected_tokens
+    if protected + entry.tokens > limit:
+        raise RefinementRefusedError(refusals.protects_too_much(number, protected, limit))
+    if not await refinements.protect(editor.tx, entry):
+        raise RefinementRefusedError(refusals.unknown([number]))
+    return entry.id
 
 
 async def complete(session: RefinementSession, summary: str) -> str:
-    """Ends the session because its agent says so; at first it is told what got lost, if there is room for that.
+    """End the session. The first attempt returns the lost words instead, if there are any and there is room for them.
 
     Raises:
-        RefinementRefusedError: the summary is empty or repeats itself; nothing was written.
-        RefinementOverError: the session has ended, or is no longer this run's.
+        RefinementRefusedError: if the summary is empty or repeats itself; nothing was written.
+        RefinementOverError: if the session has ended, or another run holds it.
     """
-    text = _require_text(" ".join(clean_text(summary).split()))
-    if not session.told and (lost := await _lost_with_room(session)):
-        return lost
+    text = require_text(" ".join(clean_text(summary).split()))
+    if not session.reported_losses:
+        not_ended = await _lost_with_room(session)
+        if not_ended:
+            return not_ended
     await finish(session, "completed", text)
     return answers.ENDED
 
 
 async def _lost_with_room(session: RefinementSession) -> str | None:
-    """What is told before the end; None where nothing got lost, or the target leaves no room to put it back."""
-
-    async def act(scoped: ScopedTransaction) -> tuple[list[Original], list[LedgerEntry]]:
-        return await refinements.all_originals(scoped, session.claim), await refinements.ledger(scoped)
-
-    originals, after = await session.transact(act)
+    """Return the answer with the lost words, or None without any, or if the target leaves no room for them."""
+    originals, after = await session.transact(partial(_all_originals, session=session))
     target = session.settings.refinement_target
     if 100 * sum(entry.tokens for entry in after) >= (100 - _ROOM_PERCENT) * target:
         return None
-    words = _lost_words(session, originals, after)
-    session.told.extend(words)
-    return answers.before_the_end(words, after, target) if words else None
+    words = _words_lost_everywhere(session, originals, after)
+    session.reported_losses.extend(words)
+    if not words:
+        return None
+    return answers.not_ended_yet(words, after, target)
 
 
-async def finish(session: RefinementSession, ended: Ended, summary: str = "") -> None:
-    """Ends the session in one operation, with a journal memory and a row in the history.
+async def _all_originals(tx: ScopedTransaction, session: RefinementSession) -> tuple[list[Original], list[LedgerEntry]]:
+    return await refinements.all_originals(tx, session.claim), await refinements.ledger(tx)
 
-    The figures are the database's, and no word of the summary changes them.
 
-    Raises:
-        RefinementOverError: the session has ended, or is no longer this run's.
+def _changed(session: RefinementSession, edit: _Edit, after: Sequence[LedgerEntry]) -> str:
+    """Return the answer to a merge or an update.
+
+    It names losses against all originals, so that a detail that an earlier step left out is named until it is back.
     """
-
-    async def figures(scoped: ScopedTransaction) -> tuple[Refinement, dict[str, int], list[LedgerEntry]]:
-        (row,) = await refinements.listed(scoped, None, refinement_id=session.claim.id)
-        return row, await refinements.done(scoped, session.claim.id), await refinements.ledger(scoped)
-
-    row, counts, after = await session.transact(figures)
-    # of a session that changed nothing there is nothing to remember
-    journals: list[NewMemory] = []
-    if counts:
-        journals.append(_journal(session, row, _journal_text(row, after, counts.get("PROTECT", 0), ended, summary)))
-    resources = await with_agents_embedder(session.resources, session.identity)
-    made: list[Vector | None] = []
-    try:
-        made = await embed_to_store(resources, [journal.search_text for journal in journals])
-    except EmbeddingError as error:
-        _LOG.warning("the journal of a refinement is found by its words alone: %s", error)
-    vectors = dict(zip([journal.id for journal in journals], made, strict=False))
-
-    async def act(scoped: ScopedTransaction) -> None:
-        await refinements.begin_act(scoped, session.claim, "refinement")
-        await memories.see_categories(scoped, None)  # a role that refines need not be one that reads journals
-        stored = await memories.insert(scoped, journals, model=resources.embedder.name, vectors=vectors, run_id=None)
-        await refinements.finish(scoped, session.claim, ended, after, counts, next(iter(stored), None))
-
-    await session.transact(act)
+    (new,) = session.show([entry for entry in after if entry.id == edit.new_id])
+    contents: list[str] = []
+    times: list[datetime] = []
+    for replaced in edit.replaced:
+        contents += [original.content for original in replaced.originals]
+        times += [original.since for original in replaced.originals]
+    details = missing_details(contents, new.content, times)
+    # words of other memories do not help a search for this one
+    words = lost_words(contents, [new.subject, new.content], among=_shown_texts(session), named=details)
+    entries = [replaced.entry for replaced in edit.replaced]
+    answer = answers.changed(entries, new, edit.lost, details, words)
+    return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
 
 
-def _journal_text(row: Refinement, after: Sequence[LedgerEntry], protected: int, ended: Ended, summary: str) -> str:
-    """It begins with a line such as `Refinement: 50 → 3 memories, about 2,000 tokens saved, 5 protected.`"""
-    saved = row.tokens_before - sum(entry.tokens for entry in after)
-    kept = f", {protected} protected" if protected else ""
-    limit = "" if ended in ("completed", "finished") else f" It was ended at its limit of {ended}."
-    figures = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{kept}."
-    return f"Refinement: {figures}{limit} {summary}".strip()
+def _words_lost_everywhere(
+    session: RefinementSession, originals: Sequence[Original], after: Sequence[LedgerEntry]
+) -> tuple[str, ...]:
+    """Return distinctive words of the originals that no context memory has; its subject is part of a memory."""
+    remaining: list[str] = []
+    for entry in after:
+        remaining += [entry.subject, entry.content]
+    return lost_words([original.content for original in originals], remaining, among=_shown_texts(session))
 
 
-def _journal(session: RefinementSession, row: Refinement, text: str) -> NewMemory:
-    scope, owner = split_scope_key(row.scope_key)
-    # its category is recalled only where a request names it
-    journal = new_memory("journal", "journal", row.scope_key, text, session.resources.now(session.identity))
-    return replace(journal, subject_user_id=owner if scope == "user" else None, provenance="consolidated")
+def _shown_texts(session: RefinementSession) -> list[str]:
+    return [entry.content for entry in session.shown.values()]
 
 
-def _require_text(content: str) -> str:
-    """The text as it would be stored."""
-    text = clean_text(content)
-    if len(text.encode()) > MAX_TEXT_BYTES:
-        raise RefinementRefusedError(f"a memory holds at most {MAX_TEXT_BYTES} bytes: merge fewer memories at once")
-    if says_nothing(text) or is_degenerate(text):
-        raise RefinementRefusedError("the text is empty or repeats itself: write what the memories say, once")
-    return text
-
-
-def _require_one_person(merged: Sequence[LedgerEntry]) -> None:
-    """Who has no account is told apart by name alone."""
-    people: dict[tuple[str | None, str], list[LedgerEntry]] = defaultdict(list)
-    for entry in merged:
-        people[entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()].append(entry)
-    if len(people) > 1:
-        raise RefinementRefusedError(answers.several_people([*people.values()]))
-
-
-def _require_typed(session: RefinementSession, text: str, replaced: Sequence[LedgerEntry]) -> None:
-    """Refuse a text that changes the lines, or joins the authors, of memories that others read as they were typed."""
-    key = session.claim.lease.scope_key
-    is_typed = any(entry.said is not None or entry.kind == "consolidation" for entry in replaced)
-    if not (is_shared(key) and (is_typed or key.startswith("group:"))):
-        return
-    lines = {line for entry in replaced for line in entry.content.splitlines()}
-    if not lines.issuperset(text.splitlines()):
-        raise RefinementRefusedError(
-            "others read these memories in the words of their authors: keep whole lines as they are, or delete a memory"
-        )
-    if len({entry.author for entry in replaced if entry.said is not None}) > 1:
-        raise RefinementRefusedError(
-            "others read each of these memories under the name of its author: merge memories of one author only"
-        )
-
-
-def _require_no_longer(text: str, replaced: Sequence[Replaced]) -> None:
-    now, most = count_tokens(text), sum(one.tokens for one in replaced)
-    if now > most:
-        raise RefinementRefusedError(f"the text has {now} tokens, what it replaces has {most}: use fewer words")
+#: The operation of each tool in `prompts/refinement/tools.py`. It takes the session and the tool's arguments.
+OPERATIONS: Final[Mapping[str, Callable[..., Awaitable[str]]]] = MappingProxyType(
+    {
+        "search_memories": search,
+        "consolidate_memories": consolidate,
+        "update_memory": update,
+        "delete_memory": delete,
+        "protect_memory": protect,
+        COMPLETE: complete,
+    }
+)

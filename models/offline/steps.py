@@ -8,6 +8,10 @@ from mnemic.memory.text.shape import MAX_TEXT_BYTES, count_tokens
 from mnemic.memory.text.sharing import imitates_prompt
 from mnemic.memory.text.words import sentences
 from mnemic.models.offline.statements import Statement, spoken, stored
+from mnemic.prompts.background.insights import InsightsInput, InsightsOutput
+from mnemic.prompts.background.judge_pairs import JudgePairsInput, JudgePairsOutput, PairVerdict, ShownPair
+from mnemic.prompts.background.propagate import PropagateInput, PropagateOutput
+from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 from mnemic.prompts.conversation import Line
 from mnemic.prompts.extraction import (
     DecideInput,
@@ -22,11 +26,7 @@ from mnemic.prompts.extraction import (
     ReflectionDraft,
     ShownFact,
 )
-from mnemic.prompts.insights import InsightsInput, InsightsOutput
-from mnemic.prompts.judge_pairs import JudgePairsInput, JudgePairsOutput, PairVerdict, ShownPair
-from mnemic.prompts.propagate import PropagateInput, PropagateOutput
-from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
+from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
 
 

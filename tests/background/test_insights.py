@@ -9,8 +9,8 @@ import pytest
 from mnemic import Mnemic
 from mnemic.memory.background.insights import draw_insights
 from mnemic.memory.background.propagation import propagate
-from mnemic.prompts.insights import InsightDraft, InsightsOutput
-from mnemic.prompts.propagate import PropagateOutput
+from mnemic.prompts.background.insights import InsightDraft, InsightsOutput
+from mnemic.prompts.background.propagate import PropagateOutput
 from mnemic.state.background import Target
 from mnemic.state.errors import CategoryRefusedError, ModelOutputError
 from mnemic.storage.insights import due_insights

@@ -18,7 +18,7 @@ from mnemic.memory.background.maintenance.step import Maintenance
 from mnemic.memory.background.work import Work
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
-from mnemic.prompts.judge_pairs import JudgePairsOutput, PairVerdict
+from mnemic.prompts.background.judge_pairs import JudgePairsOutput, PairVerdict
 from mnemic.state.background import Target
 from mnemic.state.records import NewMemory, Relation
 from mnemic.storage import memories, pairs, scopes

@@ -18,7 +18,7 @@ from mnemic.memory.background.propagation_rules import Claim, Evidence
 from mnemic.memory.background.work import Work
 from mnemic.memory.runtime.embedding import embed_to_store
 from mnemic.memory.runtime.new_memories import new_memory
-from mnemic.prompts.propagate import PropagateOutput
+from mnemic.prompts.background.propagate import PropagateOutput
 from mnemic.service.worker import finish_due_work
 from mnemic.state.background import Target
 from mnemic.state.errors import ModelOutputError

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mnemic.prompts.insights import InsightsOutput
+from mnemic.prompts.background.insights import InsightsOutput
 from mnemic.state.identity import Identity
 from tests.faults.strikes import TrappedModel
 from tests.support.loopback import Request

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.memory.refinement.session import CoreMemoryEditor
+from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefinementOverError
@@ -136,7 +136,7 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, memories, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(CoreMemoryEditor, "require_editable", lambda self, number, **_: [self.session.shown[number]])
+    monkeypatch.setattr(ContextMemoryEditor, "require_editable", lambda self, number, **_: [self.session.shown[number]])
     told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]

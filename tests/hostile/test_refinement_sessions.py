@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from mnemic.memory.refinement.session import CoreMemoryEditor
+from mnemic.memory.refinement import ending
+from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.memory.text.shape import search_text
-from mnemic.nodes import refinement as close_refinement
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
@@ -297,10 +297,10 @@ async def caught(clone: Clone, *mutation: str) -> str:
     return str(failure.value).splitlines()[0]
 
 
-EDITABLE = CoreMemoryEditor.require_editable
+EDITABLE = ContextMemoryEditor.require_editable
 
 
-def as_free(self: CoreMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
+def as_free(self: ContextMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
     """As if nothing were protected."""
     free = {memory_id: replace(entry, protected=False) for memory_id, entry in self.entries.items()}
     return EDITABLE(replace(self, entries=free), *numbers, **rest)
@@ -309,7 +309,7 @@ def as_free(self: CoreMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerE
 async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CoreMemoryEditor, "require_editable", as_free)
+    monkeypatch.setattr(ContextMemoryEditor, "require_editable", as_free)
     guard = "new.protected or (tg_op = 'UPDATE' and old.protected)"
 
     assert await caught(fresh_db, "guard_memory", guard, "false") == "a protected memory changed"
@@ -337,7 +337,7 @@ async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, mon
     async def leave_it(*_: Any) -> None:
         """Ends nothing."""
 
-    monkeypatch.setattr(close_refinement, "finish", leave_it)
+    monkeypatch.setattr(ending, "finish", leave_it)
 
     assert await caught(fresh_db) == "a session without an end"
 

@@ -17,8 +17,8 @@ from mnemic.models import chat
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_turn
-from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
+from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
+from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.model_settings import Tier
 from mnemic.state.refinement import Budget

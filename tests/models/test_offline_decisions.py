@@ -14,9 +14,9 @@ from mnemic import Mnemic
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import count_tokens
 from mnemic.models.offline import steps as offline
+from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationInput
 from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
-from mnemic.prompts.refine import RefineInput
-from mnemic.prompts.write_consolidation import WriteConsolidationInput
+from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.records import StaleMemory
 from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
 from tests.support.scripted import turns

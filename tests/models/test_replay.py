@@ -9,7 +9,7 @@ import pytest
 from mnemic.models.chat import ChatModels
 from mnemic.models.replay import Exchange, Replay, exchange, read_record
 from mnemic.models.structured import run_step
-from mnemic.prompts.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
+from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.errors import ConfigurationError, ModelError
 from mnemic.state.settings import Settings
 from tests.support.loopback import tool_call

@@ -12,6 +12,11 @@ from mnemic.memory.runtime.categories import load_categories
 from mnemic.models.chat import ChatModels
 from mnemic.models.offline import steps as rules
 from mnemic.models.structured import run_step
+from mnemic.prompts.consolidation.write_consolidation import (
+    WRITE_CONSOLIDATION,
+    WriteConsolidationInput,
+    WriteConsolidationOutput,
+)
 from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.extraction import (
     DECIDE,
@@ -25,11 +30,6 @@ from mnemic.prompts.extraction import (
     ShownFact,
 )
 from mnemic.prompts.loader import Step, StepInput, StepOutput
-from mnemic.prompts.write_consolidation import (
-    WRITE_CONSOLIDATION,
-    WriteConsolidationInput,
-    WriteConsolidationOutput,
-)
 from mnemic.state.errors import ModelError
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import Usage

@@ -14,7 +14,7 @@ from mnemic.models import tool_calls
 from mnemic.models.chat import ChatModels
 from mnemic.models.offline import steps as rules
 from mnemic.models.tool_calls import MAX_TEXT_CHARS, NO_NAME, run_turn
-from mnemic.prompts.refine import RefineInput
+from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.errors import ConfigurationError, ModelError, ModelOutputError
 from mnemic.state.kinds import Usage
 from mnemic.state.refinement import Budget, ToolCall, Turn

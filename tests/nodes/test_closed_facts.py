@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mnemic.prompts.write_consolidation import WriteConsolidationOutput
+from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeSettings

@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.memory.refinement import session as session_module
-from mnemic.memory.refinement.rules import lost_memories
-from mnemic.memory.refinement.session import CoreMemoryEditor
+from mnemic.memory.refinement import editor as editor_module
+from mnemic.memory.refinement.editor import ContextMemoryEditor
+from mnemic.memory.refinement.losses import lost_memories
 from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.refinement import LedgerEntry
@@ -160,13 +160,13 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
 async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require_editable = CoreMemoryEditor.require_editable
+    require_editable = ContextMemoryEditor.require_editable
 
-    def numbering(self: CoreMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
+    def numbering(self: ContextMemoryEditor, *numbers: int, **rest: bool) -> list[LedgerEntry]:
         self.session.show(self.entries.values())
         return require_editable(self, *numbers, **rest)
 
-    monkeypatch.setattr(CoreMemoryEditor, "require_editable", numbering)
+    monkeypatch.setattr(ContextMemoryEditor, "require_editable", numbering)
 
     blind, *_ = await named_blindly(clean_db, model)
 
@@ -272,7 +272,7 @@ def _together(old: list[str], new: str, *, about: list[str]) -> list[bool]:
     ("where", "name", "wrong", "case"),
     [
         (refinements, "originals", _of_now, "many small steps"),
-        (session_module, "lost_memories", _together, "a merge into the text of one"),
+        (editor_module, "lost_memories", _together, "a merge into the text of one"),
     ],
 )
 async def test_control_without_its_rule_more_is_lost(

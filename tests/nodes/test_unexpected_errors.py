@@ -110,8 +110,8 @@ async def test_a_consolidation_and_a_refinement_make_room_at_once(
     await say(memory, ANA, "be short")
     await memory.remember(ANA, "Ana is never called before nine.", category="constraints", kind="core")
     with monkeypatch.context() as patch:
-        patch.setattr("mnemic.nodes.consolidation.judged", failing)
-        patch.setattr("mnemic.nodes.refinement._input", failing)
+        patch.setattr("mnemic.memory.consolidation.writing.judge_draft", failing)
+        patch.setattr("mnemic.memory.refinement.turns._step_input", failing)
         for act in (memory.consolidate(ANA, "user:ana", force=True), memory.refine(ANA, "user:ana", force=True)):
             with pytest.raises(KeyError):
                 await act

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mnemic.memory.refinement.rules import batches, lost_memories, lost_words, merged_category, removable
+from mnemic.memory.refinement.batching import batches
+from mnemic.memory.refinement.losses import lost_memories, lost_words, max_removals
+from mnemic.memory.refinement.merging import merged_category
 from mnemic.memory.runtime.categories import load_categories
 from mnemic.state.refinement import LedgerEntry
 from tests.support.worlds import entry, ledger, tokens_of
@@ -35,16 +37,16 @@ def handles(found: list[tuple[LedgerEntry, ...]]) -> list[list[int]]:
 def test_every_entry_stands_in_one_batch_and_no_batch_is_too_long(
     entries: tuple[LedgerEntry, ...], tokens: int
 ) -> None:
-    found = batches(entries, tokens=tokens)
+    found = batches(entries, max_tokens=tokens)
     assert Counter(entry.handle for batch in found for entry in batch) == Counter(entry.handle for entry in entries)
     assert all(found)
     assert all(tokens_of(batch) <= tokens or len(batch) == 1 for batch in found)
     assert all(batch == sorted(batch) for batch in handles(found))
-    assert batches(entries, tokens=tokens) == found
+    assert batches(entries, max_tokens=tokens) == found
 
 
 def test_what_is_longer_than_a_batch_stands_alone() -> None:
-    assert handles(batches(ledger("short", "long " * 100, "short too"), tokens=20)) == [[1, 3], [2]]
+    assert handles(batches(ledger("short", "long " * 100, "short too"), max_tokens=20)) == [[1, 3], [2]]
 
 
 def test_similar_ones_stand_together_of_the_same_person_first() -> None:
@@ -56,14 +58,14 @@ def test_similar_ones_stand_together_of_the_same_person_first() -> None:
         "Mara crossed the fjord with the kayak.",
         "Mara tunes the violin before each quartet.",
     )
-    assert handles(batches(entries, tokens=tokens_of(entries) // 2 + 2)) == [[1, 3, 5], [2, 4, 6]]
+    assert handles(batches(entries, max_tokens=tokens_of(entries) // 2 + 2)) == [[1, 3, 5], [2, 4, 6]]
     entries = (
         entry(1, "The kayak is red.", subject_user_id="ana"),
         entry(2, "The kayak is red!", subject_user_id="bo"),
         entry(3, "A violin teacher.", subject_user_id="ana"),
         entry(4, "A violin teacher?", subject_user_id="bo"),
     )
-    assert handles(batches(entries, tokens=10)) == [[1, 3], [2, 4]]
+    assert handles(batches(entries, max_tokens=10)) == [[1, 3], [2, 4]]
 
 
 # -- what is lost
@@ -149,7 +151,7 @@ def test_a_long_text_or_a_shared_word_does_not_stand_in_for_short_ones() -> None
 
 @given(PERCENTS, COUNTS)
 def test_the_share_that_may_go_is_rounded_up(percent: int, count: int) -> None:
-    most = removable(percent, count)
+    most = max_removals(percent, count)
     assert percent * count / 100 <= most < percent * count / 100 + 1
 
 

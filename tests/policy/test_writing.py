@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
-from mnemic.memory.refinement.rules import lost_memories
+from mnemic.memory.refinement.losses import lost_memories
 from mnemic.memory.runtime.requests import load_requests
 from mnemic.memory.text.bands import same_fact
 from mnemic.memory.text.retention import retention

@@ -7,9 +7,11 @@ from itertools import takewhile
 
 import pytest
 
-from mnemic.prompts import refine
 from mnemic.prompts.loader import parse_prompt
-from mnemic.prompts.refine import REFINE, RefineInput, render_found, render_ledger, render_lost, render_missing
+from mnemic.prompts.refinement import answers, refine
+from mnemic.prompts.refinement.answers import render_lost, render_missing, searched
+from mnemic.prompts.refinement.refine import REFINE, RefineInput, render_ledger
+from mnemic.prompts.refinement.refusals import several_people
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.refinement import Budget, LedgerEntry
@@ -93,8 +95,8 @@ def test_nothing_stored_closes_a_fence_or_opens_one() -> None:
     assert sorted(re.findall(r"</?\w+>", system)) == FENCES
     assert re.findall(r"</?\w+>", user) == []
     assert "{{ledger}}" in system  # as data, not filled again
-    assert re.findall(r"</?\w+>", render_found([FORGED])) == ["<found>", "</found>"]
-    assert "<" not in render_found([])
+    assert re.findall(r"</?\w+>", searched([FORGED])) == ["<found>", "</found>"]
+    assert "<" not in searched([])
 
 
 def test_an_agent_is_named_as_it_is_and_never_as_an_opaque_person() -> None:
@@ -135,14 +137,14 @@ def test_of_several_people_the_one_that_does_not_fit_is_named() -> None:
         for name, places in (("Ana", (1, 2, 3)), (HOSTILE_NAME, (9,)))
     )
 
-    odd = refine.several_people([ana, bo])
+    odd = several_people([ana, bo])
     assert odd.startswith("[9] is about Bo")
     assert "the others about Ana" in odd
     assert re.findall(r"</?\w+>|\[[1-3]\]", odd) == []
     assert max(map(len, odd.splitlines())) == len(odd) < 180
-    even = refine.several_people([ana[:1], bo])
+    even = several_people([ana[:1], bo])
     assert [number in even for number in ("[1] is about Ana", "[9] is about Bo", "the others")] == [True, True, False]
-    assert "not the same person" in refine.several_people([ana, [replace(bo[0], subject="Ana")]])
+    assert "not the same person" in several_people([ana, [replace(bo[0], subject="Ana")]])
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\v", "\f", "\x1c"])
@@ -176,18 +178,19 @@ def test_missing_details_stay_in_their_fence_on_one_short_line_each_up_to_a_numb
 
 
 def test_lost_words_stay_in_their_fence_on_one_line_up_to_a_number() -> None:
-    lost = render_lost([f"word{place}" for place in range(30)] + ["long" * 2000], most=24)
+    lost = render_lost([f"word{place}" for place in range(30)] + ["long" * 2000], limit=24)
 
     before, *_ = lost.splitlines()
     assert re.findall(r"</?\w+>", lost) == ["<lost>", "</lost>"]
     assert "7 more" in before
     assert lost.partition("<lost>\n")[2].partition("\n</lost>")[0].split("; ")[-1] == "word23"
-    assert len(render_lost(["long" * 2000], most=24)) < 300
-    assert render_lost([], most=24) == ""
+    assert len(render_lost(["long" * 2000], limit=24)) < 300
+    assert render_lost([], limit=24) == ""
 
 
 def test_control_without_escaping_data_leaves_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refine, "as_data", lambda text: text)
+    for module in (refine, answers):
+        monkeypatch.setattr(module, "as_data", lambda text: text)
 
     system, _ = rendered(FORGED, persona=HOSTILE, owner=HOSTILE)
 

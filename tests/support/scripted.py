@@ -11,6 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from mnemic.memory.runtime.resources import Resources, open_resources
+from mnemic.prompts.background.insights import InsightsOutput
+from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationOutput
 from mnemic.prompts.extraction import (
     DecideOutput,
     Decision,
@@ -21,8 +23,6 @@ from mnemic.prompts.extraction import (
     ObservationDraft,
     ReflectionDraft,
 )
-from mnemic.prompts.insights import InsightsOutput
-from mnemic.prompts.write_consolidation import WriteConsolidationOutput
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity

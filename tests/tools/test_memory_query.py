@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from mnemic.memory.runtime import background
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.recall.memory_context import PREAMBLE
-from mnemic.prompts.tools import NO_EMBEDDER, NO_LOOP, NO_MEMORY
+from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError
 from mnemic.state.query import MemoryFilters, MemoryQuery

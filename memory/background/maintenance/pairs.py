@@ -12,7 +12,7 @@ from mnemic.memory.background.maintenance.pair_rules import is_worth_asking, may
 from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
 from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.background.work import MAX_TARGETS
-from mnemic.memory.refinement.rules import merged_category
+from mnemic.memory.refinement.merging import merged_category
 from mnemic.memory.runtime.budget import require_tokens
 from mnemic.memory.runtime.embedding import embed_to_store
 from mnemic.memory.runtime.new_memories import new_memory
@@ -20,7 +20,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
-from mnemic.prompts.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
+from mnemic.prompts.background.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
 from mnemic.state.attribution import is_shared
 from mnemic.state.background import FactPair, Target
 from mnemic.state.errors import ConcurrentChangeError, ModelOutputError

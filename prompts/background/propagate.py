@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mnemic.prompts.attribution import signature
 from mnemic.prompts.conversation import single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
-from mnemic.state.attribution import Attribution
+from mnemic.state.attribution import Attribution, distinct_sentence
 from mnemic.state.records import Memory
 
 
@@ -19,8 +19,10 @@ class PropagateInput(NamedTuple):
     texts: Sequence[tuple[Memory, str]]
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
-        circle = f"the group {single_line(self.group)}" if self.group else "all users of the agent, who are strangers"
+        """Return the values of the prompt's slots, escaped."""
+        circle = "all users of the agent, who are strangers"
+        if self.group:
+            circle = f"the group {single_line(self.group)}"
         lines = []
         for number, (memory, elsewhere) in enumerate(self.texts, start=1):
             same = f" (elsewhere: {single_line(elsewhere)})" if elsewhere else ""
@@ -32,8 +34,7 @@ def _signature(memory: Memory) -> str:
     """Return the author and the typed sentence of a memory, which others may see from now on."""
     if memory.actor_id is None:
         return ""
-    is_known = memory.said is None or memory.said.split() == memory.content.split()
-    return signature(Attribution(memory.actor_id, None if is_known else memory.said))
+    return signature(Attribution(memory.actor_id, distinct_sentence(memory)))
 
 
 class PropagateOutput(StepOutput):
@@ -42,4 +43,4 @@ class PropagateOutput(StepOutput):
     numbers: list[int]
 
 
-PROPAGATE = Step[PropagateInput, PropagateOutput](load_prompt("propagate"), PropagateOutput, "slow")
+PROPAGATE = Step[PropagateInput, PropagateOutput](load_prompt("background/propagate"), PropagateOutput, "slow")

@@ -34,12 +34,12 @@ class JudgePairsInput(NamedTuple):
     pairs: tuple[ShownPair, ...]
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
+        """Return the values of the prompt's slots, escaped."""
         return {"pairs": "\n".join(pair.lines() for pair in self.pairs)}
 
 
 class PairVerdict(StepOutput):
-    """What becomes of one pair."""
+    """Verdict on one pair."""
 
     pair: int = Field(description="number of the pair")
     reason: Annotated[str, Otherwise("")] = Field(description="why, in at most 20 words")
@@ -53,4 +53,4 @@ class JudgePairsOutput(StepOutput):
     verdicts: list[PairVerdict]
 
 
-JUDGE_PAIRS = Step[JudgePairsInput, JudgePairsOutput](load_prompt("judge_pairs"), JudgePairsOutput, "fast")
+JUDGE_PAIRS = Step[JudgePairsInput, JudgePairsOutput](load_prompt("background/judge_pairs"), JudgePairsOutput, "fast")

@@ -1,4 +1,4 @@
-"""The step that writes the one living text of a scope."""
+"""The step that writes the one consolidated text of a scope key."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -9,16 +9,18 @@ from mnemic.prompts.loader import Step, StepOutput, load_prompt
 from mnemic.state.identity import Scope
 from mnemic.state.records import Memory, StaleMemory
 
-#: What is told of a draft that was not accepted.
+# problems of a draft, as the model reads them
 EMPTY_OR_REPEATING: Final = "It is empty or repeats itself."
 LACKING: Final = "It lacks these details, as far as they still hold: {details}. Make room for them by shorter words."
 TOO_LONG: Final = "It has {words} words; at most {word_limit} are allowed. Drop what is trivial or past."
 TOO_LITTLE: Final = "It keeps next to nothing of the text and the reflections. Write down all that still holds."
 STILL_SAID: Final = "It still says what is no longer true: {texts}"
-#: Details named to the model; more of them would drown the rest.
+#: Maximum number of missing details in one request; more of them would hide the rest.
 MAX_DETAILS: Final = 40
+#: Text of a shared scope key if every part of it has ended.
+NOTHING_HOLDS: Final = "Nothing holds at present."
 
-#: What a text of each scope is made of, in this order; a part that has nothing is left out.
+#: Parts of a scope's text, in their order.
 _PARTS: Final[dict[Scope, str]] = {
     "agent": "who the agent is; its projects and plans; lessons it has learned",
     "group": "aims; decisions in force; dates ahead; who does what; customs",
@@ -29,32 +31,31 @@ _PARTS: Final[dict[Scope, str]] = {
 
 
 class WriteConsolidationInput(NamedTuple):
-    """What the step is given."""
+    """Input of the step."""
 
     scope: Scope
     #: Display name of the user, group, session or agent.
     owner: str
+    #: The present text; empty without one.
     current: str
-    #: Oldest first; the newer wins where two disagree.
+    #: Oldest first; the newer one wins if two disagree.
     reflections: Sequence[Memory]
     word_limit: int
     guidance: str
     today: date
-    #: When the present text was written.
+    #: Day of the present text.
     written: date | None = None
-    #: What no longer holds of what was told.
+    #: Statements that no longer hold.
     outdated: Sequence[StaleMemory] = ()
-    #: Who the agent is, for its own text.
+    #: The agent's description of itself, for its own text.
     persona: str = ""
-    #: A draft that was not accepted, and why.
+    #: A draft that was refused, and its problems.
     draft: str = ""
     problems: Sequence[str] = ()
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
-        reflections = (f"- [{memory.valid_from:%Y-%m-%d}] {single_line(memory.content)}" for memory in self.reflections)
-        problems = "\n".join(f"- {problem}" for problem in self.problems)
-        written = f"written {self.written:%Y-%m-%d}:\n" if self.written else ""
+        """Return the values of the prompt's slots, escaped."""
+        reflections = [f"- [{memory.valid_from:%Y-%m-%d}] {single_line(memory.content)}" for memory in self.reflections]
         return {
             "scope": self.scope,
             "parts": _PARTS[self.scope],
@@ -63,16 +64,30 @@ class WriteConsolidationInput(NamedTuple):
             "persona": as_data(self.persona),
             "word_limit": str(self.word_limit),
             "guidance": as_data(self.guidance),
-            "current": written + as_data(self.current) if self.current else "",
+            "current": self._current_text(),
             "reflections": "\n".join(reflections) or "(none)",
-            "no_longer": "\n".join(dict.fromkeys(map(_ended, self.outdated))),
-            "revision": as_data(f"Problems:\n{problems}\nDraft:\n{self.draft}") if self.problems else "",
+            "no_longer": self._outdated_lines(),
+            "revision": self._revision(),
         }
 
+    def _current_text(self) -> str:
+        if not self.current:
+            return ""
+        written = f"written {self.written:%Y-%m-%d}:\n" if self.written else ""
+        return written + as_data(self.current)
 
-def _ended(row: StaleMemory) -> str:
-    now = f"; now: {single_line(row.now)}" if row.now else ""
-    return f"- no longer true: {single_line(row.content)} (since {row.since:%Y-%m-%d}){now}"
+    def _outdated_lines(self) -> str:
+        lines: dict[str, None] = {}
+        for row in self.outdated:
+            now = f"; now: {single_line(row.now)}" if row.now else ""
+            lines[f"- no longer true: {single_line(row.content)} (since {row.since:%Y-%m-%d}){now}"] = None
+        return "\n".join(lines)
+
+    def _revision(self) -> str:
+        if not self.problems:
+            return ""
+        problems = "\n".join([f"- {problem}" for problem in self.problems])
+        return as_data(f"Problems:\n{problems}\nDraft:\n{self.draft}")
 
 
 class WriteConsolidationOutput(StepOutput):
@@ -82,5 +97,5 @@ class WriteConsolidationOutput(StepOutput):
 
 
 WRITE_CONSOLIDATION = Step[WriteConsolidationInput, WriteConsolidationOutput](
-    load_prompt("write_consolidation"), WriteConsolidationOutput, "slow"
+    load_prompt("consolidation/write_consolidation"), WriteConsolidationOutput, "slow"
 )

@@ -22,7 +22,7 @@ class InsightsInput(NamedTuple):
     said: str
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
+        """Return the values of the prompt's slots, escaped."""
         return {
             "user": single_line(self.user),
             "episodes": _listed(self.episodes),
@@ -50,4 +50,4 @@ class InsightsOutput(StepOutput):
     insights: list[InsightDraft]
 
 
-INSIGHTS = Step[InsightsInput, InsightsOutput](load_prompt("insights"), InsightsOutput, "fast")
+INSIGHTS = Step[InsightsInput, InsightsOutput](load_prompt("background/insights"), InsightsOutput, "fast")

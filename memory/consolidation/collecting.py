@@ -1,0 +1,133 @@
+"""The snapshot of a consolidation: the texts of a scope key that is due, read under a lease."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from mnemic.memory.runtime.identity import require_own_scope
+from mnemic.memory.runtime.leases import release_lease_on_error
+from mnemic.memory.runtime.resources import Resources
+from mnemic.state.checking import validate
+from mnemic.state.consolidation import ConsolidationSnapshot
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
+from mnemic.state.identity import Identity, display_name, split_scope_key
+from mnemic.state.records import Memory, ScopeSettings, StaleMemory
+from mnemic.storage import leases, memories, scopes
+from mnemic.storage.transaction import ScopedTransaction
+
+
+class _Request(NamedTuple):
+    """A request to consolidate the scope key of a lease."""
+
+    resources: Resources
+    lease: Lease
+    is_forced: bool
+
+    @property
+    def scope_key(self) -> str:
+        """The scope key to consolidate."""
+        return self.lease.scope_key
+
+
+async def collect(
+    resources: Resources, identity: Identity, given: ConsolidationInput, holder: UUID
+) -> ConsolidationState:
+    """Read the texts of a scope key under a lease, if its consolidation is due.
+
+    Args:
+        resources: database and models.
+        identity: of the run.
+        given: input of the graph.
+        holder: id of the run, which holds the lease.
+
+    Raises:
+        InvalidInputError: if the scope key does not belong to the identity.
+        RefusedIdentityError: if others share it, and a server's client forces the run.
+    """
+    given = validate(ConsolidationInput, given)
+    key, is_forced = given.get("scope_key", ""), given.get("force", False)
+    if key not in identity.scope_keys:
+        raise InvalidInputError("the scope key to consolidate is none of this identity's")
+    if is_forced:
+        require_own_scope(identity, key)
+    lease = Lease(work="consolidation", scope_key=key, holder=holder)
+    async with release_lease_on_error(resources, identity, lease):
+        take = partial(_take, request=_Request(resources, lease, is_forced))
+        taken = await resources.database.write(identity, take)
+    unset: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None}
+    return {"scope_key": key, **unset, **taken}
+
+
+async def _take(tx: ScopedTransaction, request: _Request) -> ConsolidationState:
+    """Claim the lease if a consolidation is due, and return the snapshot, or the reason without one."""
+    settings, lease = request.resources.settings, request.lease
+    if await _read_due(tx, request) is None:
+        return {"outcome": "not_due"}
+    failures = await leases.claim(tx, lease, settings, forced=request.is_forced)
+    if failures is None:
+        is_leased = await leases.waits_for(tx, lease) == "leased"
+        return {"outcome": "busy" if is_leased else "backoff"}
+    # read again under the lease: its last holder has changed the texts
+    due = await _read_due(tx, request)
+    if due is None:
+        await leases.finish(tx, lease)
+        return {"outcome": "not_due"}
+    limit = max(1, settings.consolidation_reflections >> failures)
+    reflections = due.reflections[:limit]
+    outdated = outdated_of_run(due.outdated, reflections)
+    if not reflections and not outdated:
+        await leases.finish(tx, lease)
+        return {"outcome": "not_due"}
+    return {"lease": lease, "snapshot": replace(due, reflections=reflections, outdated=outdated)}
+
+
+async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSnapshot | None:
+    """Return the texts of the scope key, or None if too few reflections wait, or if the text may not be changed.
+
+    Protected memories stay as they are. Outdated statements are due at once: they must not stay in context until
+    enough reflections wait.
+    """
+    key, resources = request.scope_key, request.resources
+    context = await memories.as_drafted(tx, await memories.standing(tx))
+    scope_settings = (await scopes.scope_settings(tx)).get(key) or ScopeSettings(scope_key=key)
+    texts = next((scope for scope in context.scopes if scope.scope_key == key), None)
+    if texts is None or not scope_settings.is_active:
+        return None
+    if texts.consolidation and texts.consolidation.protected:
+        return None
+    outdated = await memories.outdated(tx, [key], resources.categories.personal)
+    reflections = _outdated_first(texts.reflections, outdated)
+    settings, (scope, owner) = resources.settings.overridden(context.overrides), split_scope_key(key)
+    threshold = scope_settings.threshold or settings.of_scope(scope, "threshold")
+    if request.is_forced:
+        threshold = 1
+    if len(reflections) < threshold and not outdated:
+        return None
+    persona = ""
+    if scope == "agent":
+        persona = settings.persona or ""
+    return ConsolidationSnapshot(
+        owner=scope_settings.name or display_name(owner),
+        persona=persona,
+        current=texts.consolidation,
+        reflections=reflections,
+        outdated=outdated,
+        word_limit=scope_settings.word_limit or settings.of_scope(scope, "word_limit"),
+        guidance=scope_settings.consolidation_guidance or "",
+    )
+
+
+def _outdated_first(reflections: Sequence[Memory], outdated: Sequence[StaleMemory]) -> list[Memory]:
+    """Return the reflections without protected ones; a run that cannot take all of them takes outdated ones."""
+    parts = {row.part_id for row in outdated}
+    changeable = [memory for memory in reflections if not memory.protected]
+    return sorted(changeable, key=lambda memory: memory.id not in parts)
+
+
+def outdated_of_run(outdated: Sequence[StaleMemory], reflections: Sequence[Memory]) -> list[StaleMemory]:
+    """Return the outdated statements of a run, without those of reflections that it does not take in."""
+    ids = {memory.id for memory in reflections}
+    return [row for row in outdated if not row.is_waiting or row.part_id in ids]

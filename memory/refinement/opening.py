@@ -1,0 +1,161 @@
+"""The beginning of a refinement: begin a session, or resume one that broke off."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple, cast
+from uuid import UUID, uuid4
+
+from mnemic.memory.refinement.batching import batches
+from mnemic.memory.refinement.editor import ContextMemoryEditor
+from mnemic.memory.refinement.session import RefinementSession
+from mnemic.memory.runtime.identity import require_own_scope
+from mnemic.memory.runtime.leases import release_lease_on_error
+from mnemic.memory.runtime.resources import Resources
+from mnemic.state.checking import validate
+from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
+from mnemic.state.graphs import Lease
+from mnemic.state.identity import Identity, scope_key
+from mnemic.state.refinement import LedgerEntry, Refinement, RefinementInput, RefinementResult, RefinementState
+from mnemic.storage import leases, refinements, scopes
+from mnemic.storage.refinements import Claim
+from mnemic.storage.transaction import ScopedTransaction
+
+
+class _Opened(NamedTuple):
+    """The work to do, and its session; None if no work is due, or for a dry run."""
+
+    work: RefinementResult
+    session: RefinementSession | None
+
+
+class _Request(NamedTuple):
+    """A request to refine the scope key of a lease."""
+
+    resources: Resources
+    lease: Lease
+    is_forced: bool
+    is_dry_run: bool
+
+
+async def open_refinement(
+    resources: Resources, identity: Identity, given: RefinementInput, holder: UUID
+) -> RefinementState:
+    """Begin or resume the session of the scope key if it is due; a dry run only counts the work.
+
+    Args:
+        resources: database and models.
+        identity: of the run.
+        given: input of the graph; without a scope key it is the agent's own.
+        holder: id of the run, which holds the session's lease.
+
+    Returns:
+        The channels of the session; without a session the work alone, and no batches.
+
+    Raises:
+        RefinementRunningError: if another run holds the session.
+        InvalidInputError: if the scope key does not belong to the identity.
+        RefusedIdentityError: if others share it, and the request comes from a server's client.
+        CategoryRefusedError: if the role has no allowlist, or does not read context memories.
+    """
+    given = validate(RefinementInput, given)
+    key = given.get("scope_key") or scope_key("agent", identity.agent_id)
+    lease = Lease(work="refinement", scope_key=key, holder=holder)
+    request = _Request(resources, lease, given.get("force", False), given.get("dry_run", False))
+    async with release_lease_on_error(resources, identity, lease):
+        _require_refinable(resources, identity, key)
+        unopened = RefinementSession(resources, {}, identity, Claim(uuid4(), lease))
+        work, session = await unopened.transact(partial(_open, request=request, unopened=unopened))
+        if session is None:
+            return cast("RefinementState", {**work, "ending": None, "batches": []})
+        ids = await _cut_into_batches(session)
+    return {
+        "scope_key": key,
+        "refinement_id": str(session.claim.id),
+        "resumed": work["resumed"],
+        "lease": lease,
+        "overrides": session.overrides,
+        "shown": {},
+        "reported_losses": [],
+        "spent": [],
+        "batches": ids,
+        "batch": 1,
+        "turns": [],
+        "ending": None if ids else "finished",  # a resumed session may have no memories left
+    }
+
+
+async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSession) -> _Opened:
+    key = request.lease.scope_key
+    session = replace(unopened, overrides=await scopes.agent_settings(tx))
+    ledger = await refinements.ledger(tx)
+    running = await refinements.running(tx, key)
+    work = _plan(session, ledger, running, is_forced=request.is_forced)
+    if request.is_dry_run:
+        if running and running.is_held:
+            raise _running_error(running)
+        return _Opened({**work, "duplicates": await refinements.duplicates(tx, remove=False)}, None)
+    if work["outcome"] == "not_due":
+        return _Opened(work, None)
+    await tx.begin_operation("refinement")  # from here on the agent's writers come one after the other
+    running = await refinements.running(tx, key)
+    # a requested refinement does not wait for the pause after a failure
+    if await leases.claim(tx, request.lease, request.resources.settings, forced=True) is None:
+        raise _running_error(running)
+    if running is None:
+        await refinements.begin(tx, session.claim, ledger, target=session.settings.refinement_target)
+        return _Opened(work, session)
+    return _Opened({**work, "resumed": True}, replace(session, claim=session.claim._replace(id=running.id)))
+
+
+def _plan(
+    session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, is_forced: bool
+) -> RefinementResult:
+    """Return the work to do: due if the memories are over their budget, a session broke off, or it is forced."""
+    tokens = sum(entry.tokens for entry in ledger)
+    is_over_budget = tokens > session.settings.refinement_budget_tokens
+    is_due = is_over_budget or running is not None or (is_forced and bool(ledger))
+    return {
+        "scope_key": session.scope_key,
+        "outcome": "planned" if is_due else "not_due",
+        "refinement_id": str(running.id) if running else None,
+        "resumed": running is not None,
+        "tokens_before": tokens,
+        "target_tokens": session.settings.refinement_target,
+        "memories_before": len(ledger),
+        "protected": sum(entry.protected for entry in ledger),
+    }
+
+
+async def _cut_into_batches(session: RefinementSession) -> list[list[str]]:
+    """Remove exact duplicates in SQL, and cut the other memories into batches of ids."""
+    _, ledger = await session.run_operation("dedup", _remove_duplicates)
+    # in a thread: a second for 8,000 memories
+    cut = await asyncio.to_thread(batches, ledger, max_tokens=session.settings.refinement_batch_tokens)
+    ids: list[list[str]] = []
+    for batch in cut:
+        ids.append([str(entry.id) for entry in batch])
+    return ids
+
+
+async def _remove_duplicates(editor: ContextMemoryEditor) -> int:
+    return await refinements.duplicates(editor.tx, remove=True)
+
+
+def _require_refinable(resources: Resources, identity: Identity, key: str) -> None:
+    if key not in identity.scope_keys:
+        raise InvalidInputError("scope_key: the one to refine is none of this identity's")
+    require_own_scope(identity, key)
+    if not resources.categories.of_role(identity.role).standing:
+        raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
+
+
+def _running_error(running: Refinement | None) -> RefinementRunningError:
+    seconds = 0.0
+    if running:
+        seconds = max(0.0, (datetime.now(UTC) - running.started_at).total_seconds())
+    return RefinementRunningError(
+        f"a refinement of this scope key has been running for {seconds:.0f} seconds: wait until it has ended"
+    )

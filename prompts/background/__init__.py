@@ -1,0 +1,1 @@
+"""Prompts of background work: insights, pairs of similar facts, propagation."""

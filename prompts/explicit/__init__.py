@@ -1,0 +1,1 @@
+"""Prompts of an agent's tools: descriptions, arguments, answers and refusals."""

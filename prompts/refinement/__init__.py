@@ -1,0 +1,1 @@
+"""Prompts of a refinement: the turn of its agent, the tools, their answers and refusals."""
