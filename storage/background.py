@@ -150,7 +150,7 @@ async def note_failure(
         "scope_key": key,
         "reason": reason,
         "final": final,
-        "tries": settings.retry_policy,
+        "max_attempts": settings.retry_policy,
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,
     }

@@ -61,9 +61,9 @@ async def erase(
             if not await work.call("plan_person"):
                 break
             await work.carry_out()
-    left = await work.call("left_to_erase")
+    left = await work.call("count_left_to_erase")
     while not left and not await work.call("end_erasure", _THREADS):
-        left = await work.call("left_to_erase")
+        left = await work.call("count_left_to_erase")
     named = {*(ids or ())}
     return Erasure(
         erased=tuple(sorted(item for item, is_message in work.gone if not is_message or item in named)),
@@ -121,7 +121,7 @@ class _Work:
         """All that is planned: nothing goes before it is known what it went into."""
         while await self.call("follow_erasure", _FOLLOWED):
             pass
-        while left := await self.call("left_to_erase"):
+        while left := await self.call("count_left_to_erase"):
             gone = await self.database.write(self.who, self._step)
             self.gone += gone
             if self.progress:

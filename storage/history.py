@@ -108,11 +108,11 @@ class Shared(NamedTuple):
 
 async def shared_by(tx: ScopedTransaction, actor: str) -> Shared:
     """The operations, the scope keys and the memories."""
-    rows = await tx.call("shared_by", actor)
+    rows = await tx.call("shared_operations", actor)
     return Shared(
         actor=actor,
         ops=sorted({op_id for op_id, *_ in rows}),
-        scope_keys=tuple(sorted(key for (key,) in await tx.call("keys_of_words", actor))),
+        scope_keys=tuple(sorted(key for (key,) in await tx.call("contribution_keys", actor))),
         memory_ids=sorted({memory_id for *_, ids in rows for memory_id in ids}),
     )
 

@@ -32,7 +32,7 @@ class TolerantJobManager(JobManager):
 
     async def end_jobs(self) -> None:
         """Record the ends of jobs that have not been recorded yet."""
-        for statement, ids in (("finish", self._finished), ("release_messages", self._broken_off)):
+        for statement, ids in (("finish", self._finished), ("requeue", self._broken_off)):
             ended = list(ids)
             if ended:
                 await self.connector.execute_query_async(query=_SQL[statement], ids=ended)
@@ -45,5 +45,5 @@ class TolerantJobManager(JobManager):
     async def give_back_lost(self, seconds: float) -> None:
         """Queue the jobs of workers that have had no heartbeat for so many seconds."""
         await self.end_jobs()
-        await self.connector.execute_query_async(query=_SQL["give_back_lost"], seconds=seconds)
+        await self.connector.execute_query_async(query=_SQL["requeue_lost"], seconds=seconds)
         await self.prune_stalled_workers(seconds)

@@ -51,9 +51,9 @@ async def release_messages(tx: ScopedTransaction, lease: Lease, settings: Settin
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values = {
         **lease._asdict(),
-        "tries": 1 if failure == "unusable" else 0,
+        "attempts": 1 if failure == "unusable" else 0,
         "failures": 0 if failure == "interrupted" else 1,
         "first_wait": settings.retry_seconds,
         "longest_wait": settings.longest_retry_seconds,
     }
-    await tx.execute(_SQL["release_messages"], values)
+    await tx.execute(_SQL["release"], values)

@@ -86,7 +86,7 @@ async def session_groups(tx: ScopedTransaction, sessions: Iterable[str], user_id
     return dict(await tx.call("session_groups", sorted(set(sessions)), user_id))
 
 
-async def alike_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) -> list[Pair]:
+async def similar_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) -> list[Pair]:
     """Return memories of other groups, and candidates of other users, with words of these memories.
 
     Args:
@@ -94,7 +94,7 @@ async def alike_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) ->
         ids: of the memories.
         most: results for each memory.
     """
-    return [Pair(*row) for row in await tx.call("alike_claims", list(ids), most)]
+    return [Pair(*row) for row in await tx.call("similar_claims", list(ids), most)]
 
 
 async def near(tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: float) -> list[tuple[UUID, UUID]]:
@@ -115,9 +115,9 @@ async def near(tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: 
     return [(own, peer) for own, peer, _ in await tx.tuples(_SQL["near"], values)]
 
 
-async def speakers_of(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:
+async def speaker_keys(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:
     """Return the scope keys of the messages that memories rest on."""
-    return [key for (key,) in await tx.call("speakers_of", list(ids))]
+    return [key for (key,) in await tx.call("speaker_keys", list(ids))]
 
 
 async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
@@ -131,6 +131,6 @@ async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
     return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", key)]
 
 
-async def give_back_of_withdrawn(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:
+async def reactivate_after_withdrawal(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:
     """Put in force what copies had replaced that the open operation has withdrawn."""
-    await tx.call_with_head("give_back_of_withdrawn", list(copies))
+    await tx.call_with_head("reactivate_after_withdrawal", list(copies))

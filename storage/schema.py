@@ -101,7 +101,7 @@ POLICIES: Final = (
     ),
     Policy("heads", _AGENT, command="select"),
     # the threads of one agent with one user: those whose ids begin as the setting says
-    Policy("supervisor_checkpoints", f"threads_of(agent_id, user_id) = {_THREADS}"),
+    Policy("supervisor_checkpoints", f"thread_prefix(agent_id, user_id) = {_THREADS}"),
     *(
         Policy(table, f"starts_with(thread_id, {_THREADS})")
         for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")

@@ -17,11 +17,11 @@ with question as materialized (
       from unnest(tsvector_to_array(to_tsvector('english', %(question)s))) as word
 ), semantic as (
     select item_id, 1 - (vec <=> %(vector)b::halfvec) as score from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = %(model)s and living
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = %(model)s and searchable
      order by vec <=> %(vector)b::halfvec limit 100
 ), textual as (
     select item_id, ts_rank(tsv, words) as score from entries, question
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and living and tsv @@ words
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and tsv @@ words
      order by 2 desc limit 100
 ), fused as (
     select item_id, 0.6 * coalesce(s.score / max(s.score) over (), 0)
@@ -50,7 +50,7 @@ select n.place, m.id, m.version, m.content, 1 - e.distance as similarity
   from unnest(%(vectors)b::halfvec[]) with ordinality as n(vec, place)
  cross join lateral (
        select item_id, vec <=> n.vec as distance from entries
-        where agent_id = %(agent_id)s and scope_key = %(owner)s and model = %(model)s and living and kind = 'fact'
+        where agent_id = %(agent_id)s and scope_key = %(owner)s and model = %(model)s and searchable and kind = 'fact'
         order by distance limit 5) as e
   join memories m on m.agent_id = %(agent_id)s and m.id = e.item_id"""
 

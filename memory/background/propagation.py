@@ -104,10 +104,10 @@ async def _for_all_users(
         if not found:
             return []
         ids = [memory.id for memory in found]
-        pairs = await propagation.alike_claims(tx, ids, _PEERS)
+        pairs = await propagation.similar_claims(tx, ids, _PEERS)
         if not pairs:
             return []
-        speakers = await propagation.speakers_of(tx, [*ids, *(pair.peer_id for pair in pairs)])
+        speakers = await propagation.speaker_keys(tx, [*ids, *(pair.peer_id for pair in pairs)])
     keys = sorted({pair.peer_key for pair in pairs} | set(speakers))
     embedder = resources.embedder
     async with database.transaction(identity, also=keys) as tx:
@@ -230,6 +230,6 @@ async def withdraw(resources: Resources, target: Target) -> None:
             copy = await memories.find(tx, memory_id)
             if copy:
                 await memories.forget(tx, copy)
-        await propagation.give_back_of_withdrawn(tx, lost)
+        await propagation.reactivate_after_withdrawal(tx, lost)
 
     await resources.database.write(identity, act)

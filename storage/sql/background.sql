@@ -2,10 +2,10 @@
 -- Records that a job failed on a scope key. final: it is not tried again without a command.
 insert into job_failures as f (agent_id, job, scope_key, reason, failures, retry_at)
 values (%(agent_id)s, %(job)s, %(scope_key)s, %(reason)s, 1,
-        case when not %(final)s or %(tries)s > 1 then clock_timestamp() + make_interval(secs => %(first_wait)s) end)
+        case when not %(final)s or %(max_attempts)s > 1 then clock_timestamp() + make_interval(secs => %(first_wait)s) end)
 on conflict (agent_id, job, scope_key) do update
    set reason = excluded.reason, failures = f.failures + 1, failed_at = clock_timestamp(),
-       retry_at = case when not %(final)s or f.failures + 1 < %(tries)s
+       retry_at = case when not %(final)s or f.failures + 1 < %(max_attempts)s
                        then clock_timestamp() + make_interval(
                             secs => least(%(first_wait)s * 4 ^ least(f.failures, 10), %(longest_wait)s)) end
 returning failures, retry_at;

@@ -2,7 +2,7 @@
 -- A row if an entry without a vector may be embedded now. Entries that no search reads can wait, but for reflections, which
 -- are searched once they are absorbed.
 select 1 from entries
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection')
    and (embed_after is null or embed_after <= clock_timestamp())
  limit 1;
 
@@ -11,7 +11,7 @@ select 1 from entries
 -- being embedded.
 with due as (
     select item_id, piece from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection')
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection')
        and (embed_after is null or embed_after <= clock_timestamp())
      order by embed_after nulls first, item_id, piece limit %(most)s
        for update skip locked
@@ -66,7 +66,7 @@ update entries set embed_after = null, refusals = 0
 -- count_pending --
 -- Entries that are found by their words alone until they have a vector.
 select count(*) from entries
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (living or kind = 'reflection');
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection');
 
 -- stage --
 -- Vectors of the embedder to which the agent moves, beside those that are searched, if the items still say the same.
@@ -88,7 +88,7 @@ returning e.next_vec is not null as is_filled;
 select coalesce(a.searched_model, case when not coalesce(
            a.next_model = %(model)s or starts_with(a.next_model, %(model)s || ':'), false) then (
        select e.model from entries e
-        where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
+        where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.searchable
           and (e.model = %(previous)s or starts_with(e.model, %(previous)s || ':')) limit 1) end)
   from agents a where a.agent_id = %(agent_id)s;
 

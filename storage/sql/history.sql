@@ -81,7 +81,7 @@ select distinct h.op_id from history h
    and (h.refinement_id = %(refinement_id)s
         or h.run_id = %(run_id)s::text and h.session_id is null and h.reason <> 'retention'
         or h.session_id = %(session_id)s and h.ts >= %(since)s and h.actor_kind = 'agent')
-   and (h.event = 'LINK' or tells_of_memory(h));
+   and (h.event = 'LINK' or changes_memory(h));
 
 -- revision_at --
 -- The last row of a scope key's history up to a time, never in the middle of an operation.
@@ -108,7 +108,7 @@ select {memory}
           join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
           left join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
          where h.agent_id = %(agent_id)s and h.scope_key = any(%(scope_keys)s) and h.scope_key = %(key)s
-           and h.revision <= %(revision)s and tells_of_memory(h) and (c.after is not null or m.state = 'purged')
+           and h.revision <= %(revision)s and changes_memory(h) and (c.after is not null or m.state = 'purged')
          order by h.memory_id, h.revision desc) as past
  where past.state_then is distinct from 'purged' and (past.state in ('active', 'purged') or %(with_closed)s)
  order by past.valid_from desc, past.id;

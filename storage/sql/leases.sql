@@ -9,7 +9,7 @@ values (%(agent_id)s, %(scope_key)s, %(work)s, %(holder)s, clock_timestamp() + m
 on conflict (agent_id, scope_key, work) do update
    set holder = excluded.holder, until = excluded.until
  where l.until <= clock_timestamp() or (l.holder is null and %(forced)s)
-returning tries;
+returning attempts;
 
 -- renew --
 -- Holds it for as long again.
@@ -22,14 +22,14 @@ returning holder;
 -- The work is done.
 delete from leases where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;
 
--- release_messages --
+-- release --
 -- The work failed or was broken off; a failure waits four times as long as the one before.
 update leases
-   set holder = null, tries = tries + %(tries)s, failures = failures + %(failures)s,
+   set holder = null, attempts = attempts + %(attempts)s, failures = failures + %(failures)s,
        until = clock_timestamp() + %(failures)s * make_interval(
            secs => least(%(first_wait)s * 4 ^ least(failures, 10), %(longest_wait)s))
  where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;
 
 -- reset_attempts --
--- The tries of other messages are no longer of interest.
-update leases set tries = 0 where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;
+-- The attempts of other messages are no longer of interest.
+update leases set attempts = 0 where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s;

@@ -21,10 +21,10 @@ with given as (
     on conflict do nothing
     returning id, scope_key, kind, category
 ), indexed as (
-    insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, living, embed_after)
+    insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, searchable, embed_after)
     select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
            case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector('english', g.search_text),
-           searchable(s.kind, 'active'), case when g.vec is null then embedding_due(0::smallint) end
+           is_searchable(s.kind, 'active'), case when g.vec is null then embedding_due(0::smallint) end
       from stored s join given g using (id) where s.kind = any(%(indexed_kinds)s)
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
@@ -162,7 +162,7 @@ update memories m set state = 'soft_deleted'
    and exists (select from sources s where s.agent_id = %(agent_id)s and s.memory_id = m.id)
    and not exists (
        select from sources s where s.agent_id = %(agent_id)s and s.memory_id = m.id and (
-              s.message_id not in (select message_id from rests_on(%(agent_id)s, array[gone.id]))
+              s.message_id not in (select message_id from source_messages(%(agent_id)s, array[gone.id]))
               or exists (select from sources o join memories f on f.agent_id = o.agent_id and f.id = o.memory_id
                           where o.agent_id = %(agent_id)s and o.message_id = s.message_id and f.id <> gone.id
                             and f.kind = 'fact' and f.state = 'active')));
@@ -217,10 +217,10 @@ with gone as (
      where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state in ('active', 'absorbed')
     returning id
 ), unsaid as (
-    update entries e set living = false
-      from gone cross join rests_on(%(agent_id)s, array[gone.id]) as s
+    update entries e set searchable = false
+      from gone cross join source_messages(%(agent_id)s, array[gone.id]) as s
      where e.agent_id = %(agent_id)s and e.item_id = s.message_id
-       and not is_rested_on(%(agent_id)s, s.message_id, array[gone.id])
+       and not is_source_in_use(%(agent_id)s, s.message_id, array[gone.id])
 )
 select id from gone;
 
@@ -252,7 +252,7 @@ select a.settings as overrides, m.{memory}
 -- those that share words with it, and what else is known of its subject or user, be it in other words or another language.
 with /*more*/told as materialized (
     select item_id, scope_key, tsv from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and living and kind = 'fact'
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and kind = 'fact'
 ), known as materialized (
     select id, scope_key, lower(subject) as subject, subject_user_id, category, importance, valid_from from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'
@@ -275,7 +275,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
            select item_id, distance, 1.0 / (5 + row_number() over (order by distance)) as score from (
                   select item_id, vec <=> n.vec as distance from entries
                    where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and scope_key = any(n.scope_keys)
-                     and model = %(model)s and living and kind = 'fact' and n.vec is not null
+                     and model = %(model)s and searchable and kind = 'fact' and n.vec is not null
                    order by distance limit 5 * %(most)s) as nearest/*more*/
            union all
            select item_id, null, 1.0 / (5 + rank() over (order by ts_rank(tsv, n.words) desc))

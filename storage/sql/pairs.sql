@@ -20,12 +20,12 @@ with facts as materialized (
       from candidate c
      cross join lateral (
            select model, vec from entries
-            where agent_id = %(agent_id)s and item_id = c.id and living
+            where agent_id = %(agent_id)s and item_id = c.id and searchable
               and starts_with(model || ':', %(model)s || ':') limit 1) as own
      cross join lateral ( -- one index-only scan each
            select e.item_id, 1 - e.distance as similarity from (
                   select item_id, vec <=> own.vec as distance from entries
-                   where agent_id = %(agent_id)s and scope_key = %(scope_key)s and model = own.model and living
+                   where agent_id = %(agent_id)s and scope_key = %(scope_key)s and model = own.model and searchable
                      and kind = 'fact' offset 0) as e
             where e.item_id <> c.id and e.distance <= 1 - %(least)s::double precision
               and (%(below)s::double precision is null or e.distance > 1 - %(below)s::double precision)
@@ -66,7 +66,7 @@ select m.id from memories m join unnest(%(ids)s::uuid[], %(versions)s::integer[]
 
 -- sources --
 -- The messages that these facts rest on.
-select message_id from rests_on(%(agent_id)s, %(ids)s) order by message_id;
+select message_id from source_messages(%(agent_id)s, %(ids)s) order by message_id;
 
 -- neighbours --
 -- Memories related to these facts, the strongest relation first.

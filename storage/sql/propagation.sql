@@ -26,7 +26,7 @@ select {memory} from memories
 -- messages --
 -- Messages of users that each of these memories rests on, also through merges.
 select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.submitted_by
-  from unnest(%(ids)s::uuid[]) as i(id) cross join lateral rests_on(%(agent_id)s, array[i.id]) as r
+  from unnest(%(ids)s::uuid[]) as i(id) cross join lateral source_messages(%(agent_id)s, array[i.id]) as r
   join messages m on m.agent_id = %(agent_id)s and m.id = r.message_id
  where m.role = 'user' and m.user_id is not null and m.content is not null
  order by i.id, m.said_at, m.id;

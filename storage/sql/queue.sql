@@ -12,7 +12,7 @@ returning id;
 -- Deletes jobs that have ended. One that was given to another worker has another id there.
 delete from procrastinate_jobs where id = any(%(ids)s);
 
--- release_messages --
+-- requeue --
 -- Queues jobs that were broken off, as new jobs; not those that a command has cancelled.
 with broken_off as (
     delete from procrastinate_jobs where id = any(%(ids)s) returning *
@@ -21,7 +21,7 @@ insert into procrastinate_jobs (queue_name, task_name, priority, lock, queueing_
 select queue_name, task_name, priority, lock, queueing_lock, args from broken_off where not abort_requested
 on conflict (queueing_lock) where status = 'todo' do nothing;
 
--- give_back_lost --
+-- requeue_lost --
 -- Queues the jobs of workers without a heartbeat, as new jobs: such a worker may still run and end the job with the old id.
 with lost as (
     delete from procrastinate_jobs j

@@ -84,7 +84,7 @@ with merged as (
     returning id, scope_key
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
-    select %(agent_id)s, n.id, s.message_id, n.scope_key from stored n cross join rests_on(%(agent_id)s, %(ids)s) as s
+    select %(agent_id)s, n.id, s.message_id, n.scope_key from stored n cross join source_messages(%(agent_id)s, %(ids)s) as s
 ), related as (
     insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
     select %(agent_id)s, n.id, m.id, 'merged_from', 1, n.scope_key, m.scope_key from stored n cross join merged m

@@ -25,7 +25,7 @@ with word as materialized (
              from messages m
             where e.kind = 'message' and m.agent_id = %(agent_id)s and m.id = e.item_id
               and m.scope_key = any(%(scope_keys)s)) as i
-     where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
+     where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.searchable
        and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
        and coalesce(%(of_agent)s::text, %(agent_id)s) = %(agent_id)s
        and (%(run_id)s::text is null or i.run_id = %(run_id)s) and (%(user_id)s::text is null or i.is_theirs)
@@ -37,7 +37,7 @@ with word as materialized (
 ), seen as materialized (
     select item_id, piece, kind, category, case when model = %(model)s then 1 - (vec <=> %(vector)b::halfvec) end as similarity
       from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = any(array[%(model)s, '']) and living
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = any(array[%(model)s, '']) and searchable
        and kind = any(%(kinds)s) and category = any(%(categories)s)
        /*bounded*/and model = %(model)s and 1 - (vec <=> %(vector)b::halfvec) >= %(threshold)s/*end*/
        /*filtered*/and (item_id in (select item_id from fitting)) is true/*end*/
@@ -46,7 +46,7 @@ with word as materialized (
     select e.entry, e.item_id, e.piece, e.kind, e.category, ts_rank(e.tsv, w.query) as rank,
            count(*) over (partition by w.nth) as entries
       from (select e.ctid as entry, e.item_id, e.piece, e.kind, e.category, e.tsv from entries e, question q
-             where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.living
+             where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s) and e.searchable
                and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
                and e.tsv @@ q.words and (q.phrases is null or e.tsv @@ q.phrases)
                /*bounded*/and e.model = %(model)s and 1 - (e.vec <=> %(vector)b::halfvec) >= %(threshold)s/*end*/
@@ -109,7 +109,7 @@ with word as materialized (
            cross join lateral (
                select kind, category from entries e
                 where e.agent_id = %(agent_id)s and e.item_id = l.other and e.scope_key = any(%(scope_keys)s)
-                  and e.living and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
+                  and e.searchable and e.kind = any(%(kinds)s) and e.category = any(%(categories)s)
                   /*bounded*/and e.model = %(model)s and 1 - (e.vec <=> %(vector)b::halfvec) >= %(threshold)s/*end*/
                   /*filtered*/and (e.item_id in (select item_id from fitting)) is true/*end*/ limit 1) as e
      order by l.closeness desc, l.other limit %(companions)s
@@ -155,5 +155,5 @@ select item_id, null, null, null, null, null, null, null, null, null, null, null
 -- other_models --
 -- How many vectors of the visible scope keys other embedders made: no search by meaning finds them.
 select model, count(*) as vectors from entries
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and living and model not in ('', %(model)s)
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and model not in ('', %(model)s)
  group by model order by 2 desc, 1;

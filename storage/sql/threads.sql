@@ -48,7 +48,7 @@ delete from checkpoint_blobs as b
 
 -- delete_standings --
 -- Where threads stood; the trigger writes down where they stand.
-delete from supervisor_checkpoints where threads_of(agent_id, user_id) || thread_id = any(%(threads)s::text[]);
+delete from supervisor_checkpoints where thread_prefix(agent_id, user_id) || thread_id = any(%(threads)s::text[]);
 
 -- stand_again --
 -- The latest checkpoint of threads, as if it had just been saved.

@@ -44,12 +44,12 @@ NO_LEASES = {
     "leases.claim": (
         "insert into leases as l (agent_id, scope_key, work, holder, until)"
         " values (%(agent_id)s, %(scope_key)s, %(work)s, %(holder)s, clock_timestamp())"
-        " on conflict (agent_id, scope_key, work) do update set holder = excluded.holder returning tries"
+        " on conflict (agent_id, scope_key, work) do update set holder = excluded.holder returning attempts"
     ),
     "leases.renew": "select %(holder)s::uuid",
 }
 #: The jobs of a dead worker stay its own.
-NOTHING_GIVEN_BACK = {"job_manager.give_back_lost": "select %(seconds)s"}
+NOTHING_GIVEN_BACK = {"job_manager.requeue_lost": "select %(seconds)s"}
 
 
 class Crew:

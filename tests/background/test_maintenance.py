@@ -188,7 +188,7 @@ async def test_without_its_rule_the_words_that_it_was_formed_from_are_found(
 ) -> None:
     async with scripted_memory(fresh_db, model) as service:
         with fresh_db.as_superuser() as superuser:
-            mutate(superuser, "expire_memories", "set living = false", "set living = e.living")
+            mutate(superuser, "expire_memories", "set searchable = false", "set searchable = e.searchable")
             with pytest.raises(AssertionError):
                 await test_what_expired_is_nowhere_and_one_act_brings_it_back(service, fresh_db)
 

@@ -234,7 +234,7 @@ async def test_what_may_not_be_touched_or_is_old_is_no_pair(
         superuser.execute("set local session_replication_role = replica")
         superuser.execute(f"update mnemic.memories set {change} where id = '{old.id}'".encode())
         superuser.execute(
-            "update mnemic.entries e set living = m.state = 'active' from mnemic.memories m where m.id = e.item_id"
+            "update mnemic.entries e set searchable = m.state = 'active' from mnemic.memories m where m.id = e.item_id"
         )
 
     assert await found(work) == pairs_found

@@ -25,7 +25,7 @@ DAMAGE: Mapping[str, LiteralString] = {
     "what a session told is not stored exactly once": (
         "update memories set content = replace(content, 'crate 1', 'crate 2') where kind = 'fact'"
     ),
-    AUDIT: "update entries set living = not living",
+    AUDIT: "update entries set searchable = not searchable",
     "a memory has no source, or one that another operation formed": "delete from sources",
     "a kept message cannot be found": "delete from entries where kind = 'message'",
     "a reflection was absorbed by what is not the living text of its scope": (

@@ -258,8 +258,8 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
 @pytest.mark.parametrize(
     "followed",
     [
-        [("went_into", "(h).event = 'MERGE'")],
-        [("went_into", "j.kind = 'journal'"), ("reworded_with", "h.event in ('DELETE', 'MERGE', 'UPDATE')")],
+        [("derived_memories", "(h).event = 'MERGE'")],
+        [("derived_memories", "j.kind = 'journal'"), ("rewritten_with", "h.event in ('DELETE', 'MERGE', 'UPDATE')")],
     ],
     ids=["a merge", "a journal, and what took words over"],
 )

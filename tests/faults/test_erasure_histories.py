@@ -185,9 +185,9 @@ async def test_where_nothing_ties_repeats_to_what_they_repeat_canaries_are_left(
 
 #: What is erased, what it came from and what it went into: each rule is needed.
 RULES = {
-    "no lineage": ("lineage", "k.id = k.origin or o.words && t.words or", "k.id = k.origin or false and"),
-    "nothing it came from": ("lineage", "select came_from(p_agent, e.id) union", ""),
-    "nothing it went into": ("lineage", "select went_into(p_agent, array[k.id]) union", ""),
+    "no lineage": ("related_memories", "k.id = k.origin or o.words && t.words or", "k.id = k.origin or false and"),
+    "nothing it came from": ("related_memories", "select source_memories(p_agent, e.id) union", ""),
+    "nothing it went into": ("related_memories", "select derived_memories(p_agent, array[k.id]) union", ""),
 }  # fmt: skip
 
 

@@ -227,7 +227,7 @@ async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
 async def test_control_a_session_that_is_not_released_has_to_be_waited_for(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worsen(monkeypatch, leases, release_messages=("set holder = null, tries", "set tries"))
+    worsen(monkeypatch, leases, release=("set holder = null, attempts", "set attempts"))
     async with settled(clean_db, model) as resources:
         await fail(Mnemic(resources), model, 500)
         assert left(superuser) == (False, 1)

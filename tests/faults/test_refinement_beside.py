@@ -258,6 +258,6 @@ async def test_what_was_rewritten_in_words_of_its_own_stays(clean_db: Clone) -> 
 async def test_control_without_the_rule_they_stay(fresh_db: Clone, text: str, moved: str) -> None:
     with fresh_db.as_superuser() as superuser:
         await moved_and_erased(
-            fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, "reworded_with", text, "false")
+            fresh_db, *MOVES[moved], meanwhile=lambda: mutate(superuser, "rewritten_with", text, "false")
         )
         assert "memories" in places(superuser)

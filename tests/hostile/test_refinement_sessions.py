@@ -230,8 +230,8 @@ def check_undone(before: Dump, after: Dump, pairs: Sequence[Pair]) -> None:
             assert kept == {name: value for name, value in row.items() if name not in _FREE}, "not as before"
         elif table == "entries":
             found = [other for name, other in after.items() if name[0] == table and other["item_id"] == row["item_id"]]
-            assert {(item["tsv"], item["living"], item["category"]) for item in found} >= {
-                (row["tsv"], row["living"], row["category"])
+            assert {(item["tsv"], item["searchable"], item["category"]) for item in found} >= {
+                (row["tsv"], row["searchable"], row["category"])
             }, "not searched as before"
         else:
             assert after.get(key) == row, "not as before"

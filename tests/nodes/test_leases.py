@@ -74,7 +74,7 @@ async def test_a_run_that_is_cancelled_makes_room_at_once(
     with pytest.raises(asyncio.CancelledError):
         await runs[0]
 
-    assert superuser.execute("select tries, failures from mnemic.leases").fetchall() == [(0, 0)]
+    assert superuser.execute("select attempts, failures from mnemic.leases").fetchall() == [(0, 0)]
     assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
 
 

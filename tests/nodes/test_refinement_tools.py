@@ -197,7 +197,7 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
         replies, _ = await play(memory, model, delete(1), who=keeper)
 
     entries = superuser.execute(
-        "select distinct living from mnemic.entries where item_id = %s", (source.id,)
+        "select distinct searchable from mnemic.entries where item_id = %s", (source.id,)
     ).fetchall()
     is_hidden, is_the_roles = entries == [(False,)], replies[0].endswith("tokens in 1 memories; target 5,000.")
     assert (is_hidden, is_the_roles) == (left_out != "to see all", left_out != "to see the role's")

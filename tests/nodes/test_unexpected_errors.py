@@ -87,7 +87,7 @@ async def test_what_ends_the_process_or_the_task_gives_the_lease_back_and_counts
     with pytest.raises(error):
         await run_graphs.run_leased(memory.resources, memory.graphs.formation, {}, ANA, lease)
     assert holders(superuser) == []
-    assert superuser.execute("select tries, failures from mnemic.leases").fetchall() == [(0, 0)]
+    assert superuser.execute("select attempts, failures from mnemic.leases").fetchall() == [(0, 0)]
 
 
 async def test_one_that_a_message_causes_sets_that_message_aside_after_some_tries(

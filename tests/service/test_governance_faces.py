@@ -191,13 +191,13 @@ CALLABLE = {
     "as_of_blind",
     "audit_problems",
     "forget_messages",
-    "keys_of_words",
+    "contribution_keys",
     "plan_rollback",
     "purge_expired",
     "roll_back",
     "set_protection",
-    "shared_by",
-    "tells_of_memory",
+    "shared_operations",
+    "changes_memory",
 }
 _FUNCTIONS = """
 select distinct p.proname from pg_proc p

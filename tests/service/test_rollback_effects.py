@@ -33,7 +33,7 @@ async def last_operation(db: Database) -> UUID:
 
 async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
     async with db.transaction(who) as tx:
-        rows = await tx.tuples("select distinct living from entries where item_id = %(id)s", {"id": said.id})
+        rows = await tx.tuples("select distinct searchable from entries where item_id = %(id)s", {"id": said.id})
     ((living,),) = rows
     return bool(living)
 
@@ -173,7 +173,7 @@ _SAID_BY_OTHERS = ("roll_back", _OWN, "true")
 RULES: dict[str, tuple[Callable[[Database, Principal], Awaitable[None]], tuple[str, str, str]]] = {
     "stays free": (
         lambda db, _: test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it(db, "restore"),
-        ("final_row", "c.state = 'purged'::text", "false"),
+        ("restored_row", "c.state = 'purged'::text", "false"),
     ),
     "stays searched": (
         lambda db, office: test_what_somebody_else_said_stays_in_their_search(db, office, "undo"),

@@ -40,7 +40,7 @@ BEES, PORTO, BOAT = "Ana keeps bees.", "Ana lives in Porto.", "Ana has a boat."
 UNKNOWN = uuid.UUID(int=1)
 OWN = ANA.model_copy(update={"role": "owner"})
 #: The database's own check of a person's keys switched off.
-EVERY_KEY = "create or replace function mnemic.own_keys(p_keys text[]) returns text[] language sql return p_keys"
+EVERY_KEY = "create or replace function mnemic.permitted_keys(p_keys text[]) returns text[] language sql return p_keys"
 
 
 async def refused(actor: Principal, *ops: uuid.UUID, **options: bool) -> Rollback:

@@ -236,18 +236,18 @@ SIMPLE: dict[str, tuple[str, SearchResult]] = {
         "insert into relations values ('harbor', '{porto}', '{lisbon}', 'related_to', 1, 'user:ana', 'user:ana')",
         {("relation", None)},
     ),
-    "a forgotten memory revived": ("update entries set living = true where item_id = '{bike}'", {("entry", None)}),
+    "a forgotten memory revived": ("update entries set searchable = true where item_id = '{bike}'", {("entry", None)}),
     "a memory taken out of search": (f"delete from entries {_LISBON}", {("entry", None)}),
     "a forgotten memory that cannot come back to search": (
         "delete from entries where item_id = '{bike}'",
         {("entry", None)},
     ),
-    "a living memory hidden": (f"update entries set living = false {_LISBON}", {("entry", None)}),
+    "a living memory hidden": (f"update entries set searchable = false {_LISBON}", {("entry", None)}),
     "an entry shown to others": (f"update entries set scope_key = 'agent:harbor' {_LISBON}", {("entry", None)}),
     "an entry in another category": (f"update entries set category = 'tasks' {_LISBON}", {("entry", None)}),
     "an entry of another kind": (f"update entries set kind = 'episode' {_LISBON}", {("entry", None)}),
     "an entry of the erased": (
-        f"update entries set item_id = '{{erased}}', living = false {_LISBON}",
+        f"update entries set item_id = '{{erased}}', searchable = false {_LISBON}",
         {("entry", None)},
     ),
     "an erased memory that speaks": (

@@ -77,10 +77,10 @@ REVIEWED: list[Change] = [
         "constraint memories_content_check on mnemic.memories (definition)",
     ),
     (
-        "create or replace function mnemic.threads_of(p_agent text, p_user text) returns text language sql immutable"
+        "create or replace function mnemic.thread_prefix(p_agent text, p_user text) returns text language sql immutable"
         " return ''",
         "functions",
-        "function mnemic.threads_of(text,text) (body)",
+        "function mnemic.thread_prefix(text,text) (body)",
     ),
     (
         "create or replace function mnemic.audit_problems()"
@@ -260,9 +260,9 @@ FURTHER: list[Change] = [
         "operator mnemic.=(pg_catalog.uuid,pg_catalog.text) (not Mnemic's)",
     ),
     (
-        "create function mnemic.searchable(text) returns text language sql return ''",
+        "create function mnemic.is_searchable(text) returns text language sql return ''",
         "functions",
-        "function mnemic.searchable(text) (not Mnemic's)",
+        "function mnemic.is_searchable(text) (not Mnemic's)",
     ),
     (
         "alter function mnemic.owner_part(text, integer) leakproof",
@@ -270,9 +270,9 @@ FURTHER: list[Change] = [
         "function mnemic.owner_part(text,integer) (leakproof)",
     ),
     (
-        "alter function mnemic.searchable(text, text) volatile",
+        "alter function mnemic.is_searchable(text, text) volatile",
         "functions",
-        "function mnemic.searchable(text,text) (volatility)",
+        "function mnemic.is_searchable(text,text) (volatility)",
     ),
     (
         "grant trigger on mnemic.memories to pg_monitor",

@@ -66,7 +66,7 @@ def rows(superuser: psycopg.Connection) -> dict[str, list[tuple[Any, ...]]]:
 
 def searched(superuser: psycopg.Connection, *messages: Message) -> list[bool]:
     """Whether each is found by a search."""
-    found = superuser.execute("select item_id from mnemic.entries where living").fetchall()
+    found = superuser.execute("select item_id from mnemic.entries where searchable").fetchall()
     return [(message.id,) in found for message in messages]
 
 
@@ -187,15 +187,15 @@ def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
 RULES: dict[str, Rule] = {
     "what is forgotten takes what it holds along": (
         test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
-        "rests_on", "'same_as'", "''",
+        "source_messages", "'same_as'", "''",
     ),
     "and gives it back": (
         test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
-        "roll_back", "rests_on(agent, shown)", "rests_on(agent, '{}')",
+        "roll_back", "source_messages(agent, shown)", "source_messages(agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (
         test_what_the_living_one_rests_on_through_it_stays_searched,
-        "is_rested_on", "'same_as'", "''",
+        "is_source_in_use", "'same_as'", "''",
     ),
     "what nothing stands for stays in use": (
         partial(test_no_rollback_takes_out_of_use_what_nothing_stands_for_any_more, back="a restore"),

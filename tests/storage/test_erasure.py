@@ -64,9 +64,9 @@ PARTS = [
     ("erase_contents", "tags = null, ", "", "memories"),
     ("erase_contents", "    delete from history_contents", ";", "history_contents"),
     ("erase_contents", "    delete from entries", ";", "entries"),
-    ("take_words", "    delete from entries", ";", "entries"),
-    ("take_words", "    update messages", ";", "messages"),
-    ("take_words", "author = '', ", "", "messages"),
+    ("clear_messages", "    delete from entries", ";", "entries"),
+    ("clear_messages", "    update messages", ";", "messages"),
+    ("clear_messages", "author = '', ", "", "messages"),
 ]
 
 

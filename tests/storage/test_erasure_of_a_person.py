@@ -118,12 +118,16 @@ async def test_erasing_a_person_takes_what_is_theirs_and_leaves_what_others_said
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["said_by", "formed_from", "went_into"])
+@pytest.mark.parametrize("name", ["messages_of_person", "memories_of_person", "derived_memories"])
 async def test_each_look_up_of_what_is_a_persons_is_needed(fresh_db: Clone, name: str) -> None:
     bodies = {
-        "said_by": "select id, session_id, false from messages where agent_id = p_agent and user_id = p_user",
-        "formed_from": "select memory_id from said_by(p_agent, p_user) s join sources on message_id = s.id",
-        "went_into": "select unnest(p_memories)",
+        "messages_of_person": (
+            "select id, session_id, false from messages where agent_id = p_agent and user_id = p_user"
+        ),
+        "memories_of_person": (
+            "select memory_id from messages_of_person(p_agent, p_user) s join sources on message_id = s.id"
+        ),
+        "derived_memories": "select unnest(p_memories)",
     }
     with fresh_db.as_superuser() as superuser:
         row = superuser.execute(f"select pg_get_functiondef('mnemic.{name}'::regproc)".encode()).fetchone()
@@ -293,9 +297,11 @@ _PARTS_FIRST = partial(test_what_their_words_went_into_goes_whether_or_not_parts
 RULES: dict[str, Rule] = {
     "sources stay": (_PARTS_FIRST, "erase_contents", "delete from memory_use", _WITH_SOURCES),
     "what was taken in tells of what took it": (
-        _PARTS_FIRST, "went_into", "in ('ABSORB', 'SUPERSEDE')", "= 'SUPERSEDE'",
+        _PARTS_FIRST, "derived_memories", "in ('ABSORB', 'SUPERSEDE')", "= 'SUPERSEDE'",
     ),
-    "what was replaced tells of what replaced it": (_PARTS_FIRST, "went_into", "(h).event = 'SUPERSEDE'", "false"),
+    "what was replaced tells of what replaced it": (
+        _PARTS_FIRST, "derived_memories", "(h).event = 'SUPERSEDE'", "false",
+    ),
     "answers to others are looked through": (
         test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_those,
         "plan_quotations", "not e.is_whole or", "true or",
@@ -314,7 +320,7 @@ RULES: dict[str, Rule] = {
     ),
     "what others remembered stays theirs": (
         test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
-        "formed_from", _OWN, "\n",
+        "memories_of_person", _OWN, "\n",
     ),
 }  # fmt: skip
 

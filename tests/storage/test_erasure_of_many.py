@@ -171,7 +171,7 @@ async def test_what_memories_came_from_is_looked_up_whatever_is_known_of_the_tab
     some = "(select id from mnemic.memories where state = 'active' limit 10) as m"
     reads = "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'history_contents'"
     with superuser.transaction():
-        superuser.execute(f"select mnemic.came_from('harbor', id) from {some}".encode())
+        superuser.execute(f"select mnemic.source_memories('harbor', id) from {some}".encode())
         read = superuser.execute(reads.encode()).fetchone()
     assert read
     assert read[0] <= 10 * 90  # so many were superseded beside each of them

@@ -192,29 +192,29 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
 RULES: dict[str, Rule] = {
     "a person's erasure gives back": (
         test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
-        "replaced_by", "m.id = r.to_id and m.state = 'soft_deleted'", "false",
+        "replaced_memories", "m.id = r.to_id and m.state = 'soft_deleted'", "false",
     ),
     "what lies between is looked through": (
         test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
-        "replaced_by", "and (m.state = 'purged' or m.withdrawn_by is not null)", "and false",
+        "replaced_memories", "and (m.state = 'purged' or m.withdrawn_by is not null)", "and false",
     ),
     "the relation tells": (
         test_a_merge_that_was_undone_and_done_again_is_one,
-        "replaced_by", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
+        "replaced_memories", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
     ),
     "of what a living memory says none comes back": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "put_in_force",
+        "reactivate",
         "and not exists"
         " (select from find_active_duplicate(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))", "",
     ),
     "a thought is no twin of a commitment": (
         test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
-        "put_in_force", "group by uniqueness_key(m)", "group by m.scope_key",
+        "reactivate", "group by uniqueness_key(m)", "group by m.scope_key",
     ),
     "of the same words one comes back": (
         test_of_what_was_merged_twice_in_the_same_words_one_comes_back,
-        "put_in_force", "group by uniqueness_key(m)", "group by m.id",
+        "reactivate", "group by uniqueness_key(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
         test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,

@@ -248,7 +248,7 @@ async def test_control_without_its_guard_a_pretended_session_edits(fresh_db: Clo
     ("who", "text", "wrong"),
     [
         (ANA, "and l.holder = p_holder", ""),
-        (identity("bo"), "cardinality(own_keys(array[r.scope_key])) = 1", "true"),
+        (identity("bo"), "cardinality(permitted_keys(array[r.scope_key])) = 1", "true"),
     ],
     ids=["another holder", "another person"],
 )

@@ -32,7 +32,7 @@ FILES = [file.name for file in schema_files()]
 #: What an earlier release may have left, or somebody may have done.
 OTHER_RULES = [
     "create function mnemic.gone() returns int language sql security definer as 'select 1'",
-    "create function mnemic.searchable(content text) returns boolean language sql as 'select true'",
+    "create function mnemic.is_searchable(content text) returns boolean language sql as 'select true'",
     "drop function mnemic.agent_ids; create function mnemic.agent_ids(p_most integer) returns setof text language sql"
     " as 'select 1'",
     "create or replace function mnemic.refuse_change() returns trigger language plpgsql as 'begin return new; end'",
@@ -99,7 +99,7 @@ async def test_tables_of_another_release_are_refused(fresh_db: Clone, record: st
 
 async def test_what_somebody_built_on_a_function_is_named_and_kept(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
-        connection.execute("create view public.mine as select mnemic.searchable('fact', 'active')")
+        connection.execute("create view public.mine as select mnemic.is_searchable('fact', 'active')")
         connection.execute("update mnemic.migrations set checksum = 'other' where name = 'rules'")
         with pytest.raises(DatabaseSetupError, match=r"view (public\.)?mine depends on"):
             await migrate(fresh_db.superuser_dsn)

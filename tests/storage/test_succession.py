@@ -289,7 +289,8 @@ async def test_what_was_replaced_is_in_force_once_that_which_replaced_it_goes(
 @pytest.mark.parametrize("way", mostly_thorough([*WAYS], "corrected"))
 async def test_without_the_rule_it_stays_out_of_force(fresh_db: Clone, way: str) -> None:
     nothing = (
-        "create or replace function mnemic.replaced_by(p_agent text, p_gone uuid[]) returns setof uuid language sql"
+        "create or replace function mnemic.replaced_memories(p_agent text, p_gone uuid[])"
+        " returns setof uuid language sql"
     )
     with fresh_db.as_superuser() as superuser:
         superuser.execute(f"{nothing} as 'select null::uuid where false'")
@@ -359,7 +360,7 @@ async def test_a_memory_that_was_given_anothers_words_has_its_own_again(world: W
 @pytest.mark.thorough
 async def test_without_the_rule_it_is_lost(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as superuser:
-        mutate(superuser, "former_words", "c.before is not null", "false")
+        mutate(superuser, "former_version", "c.before is not null", "false")
         async with fresh_db.database() as db:
             with pytest.raises(AssertionError, match="pump"):
                 await edited(World(db, fresh_db, superuser), "erase_person")

@@ -287,7 +287,7 @@ async def test_control_rows_written_apart_are_torn_apart(fresh_db: Clone) -> Non
     """What the check would see of a row that is written after its checkpoint, and not with it."""
     async with fresh_db.database() as db:
         with fresh_db.as_superuser() as superuser:
-            superuser.execute("alter table mnemic.checkpoints disable trigger stands_at")
+            superuser.execute("alter table mnemic.checkpoints disable trigger record_state")
             await put(db)
             assert misplaced(superuser) != []
 

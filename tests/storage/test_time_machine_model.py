@@ -112,8 +112,8 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "what was said stays searched": (
         "roll_back",
-        "set living = s.is_shown",
-        "set living = true",
+        "set searchable = s.is_shown",
+        "set searchable = true",
         "searched messages: ",
     ),
     "relations do not come back": ("roll_back", "l.before is not null", "false", "what changed: "),

@@ -31,7 +31,7 @@ select h.revision, coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, h.
  where h.agent_id = %(agent)s and h.revision > %(after)s order by h.revision"""
 #: Whether each memory or message is searched, and by the words that it says.
 _ENTRIES: LiteralString = """
-select e.item_id, e.kind, e.living, m.id is null or e.tsv @@ plainto_tsquery('english', m.content) as says
+select e.item_id, e.kind, e.searchable, m.id is null or e.tsv @@ plainto_tsquery('english', m.content) as says
   from mnemic.entries e left join mnemic.memories m on (m.agent_id, m.id) = (e.agent_id, e.item_id)
  where e.agent_id = %(agent)s"""
 _SOURCES: LiteralString = "select memory_id, message_id from mnemic.sources where agent_id = %(agent)s"
@@ -118,7 +118,7 @@ class Real:
         changed = Counter(change.subject for change in self.past.changes)
         same("versions", [row["version"] for row in rows], [changed[row["id"]] for row in rows])
         found = [row for row in self._look(_ENTRIES) if row["kind"] != "message"]
-        entries = {row["item_id"]: (row["living"], row["says"]) for row in found}
+        entries = {row["item_id"]: (row["searchable"], row["says"]) for row in found}
         indexed = {i: row for i, row in self.past.memories().items() if row["kind"] in memories.INDEXED}
         searched = {i: (_is_searched(row), True) for i, row in indexed.items() if row["state"] != "purged"}
         same("searched memories", entries, searched)
@@ -148,7 +148,7 @@ class Real:
         return world | {(row["from_id"], row["to_id"], row["relation_type"]): row for row in links}
 
     def _searched(self) -> dict[UUID, bool]:
-        return {row["item_id"]: row["living"] for row in self._look(_ENTRIES) if row["kind"] == "message"}
+        return {row["item_id"]: row["searchable"] for row in self._look(_ENTRIES) if row["kind"] == "message"}
 
     def _sources(self) -> set[tuple[UUID, UUID]]:
         return {(row["memory_id"], row["message_id"]) for row in self._look(_SOURCES)}

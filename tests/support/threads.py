@@ -167,6 +167,6 @@ def misplaced(superuser: psycopg.Connection) -> list[tuple[object, ...]]:
     return superuser.execute(
         "select thread, latest, stands from (select thread_id as thread, max(checkpoint_id) as latest"
         " from mnemic.checkpoints where checkpoint_ns = '' group by 1) as c full join (select"
-        " mnemic.threads_of(agent_id, user_id) || thread_id as thread, checkpoint_data ->> 'checkpoint_id' as stands"
+        " mnemic.thread_prefix(agent_id, user_id) || thread_id as thread, checkpoint_data ->> 'checkpoint_id' as stands"
         " from mnemic.supervisor_checkpoints) as s using (thread) where latest is distinct from stands"
     ).fetchall()

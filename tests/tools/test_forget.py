@@ -55,7 +55,7 @@ async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
     assert state_of(superuser, kept.id) == "soft_deleted"
     events = [(event.event, event.reason, event.session_id) for event in await memory.history(ANA, kept.id)]
     assert events == [("ADD", "remember", "s1"), ("DELETE", "forget", "s1")]
-    assert superuser.execute("select living from mnemic.entries").fetchall() == [(False,)]
+    assert superuser.execute("select searchable from mnemic.entries").fetchall() == [(False,)]
     assert_chain_is_whole(superuser, "harbor")
 
 

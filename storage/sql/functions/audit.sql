@@ -70,8 +70,8 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
     union all
     select 'entry', null, e.item_id from entries e join memories m on m.agent_id = e.agent_id and m.id = e.item_id, agent a
      where e.agent_id = a.id
-       and ((e.living, e.scope_key, e.kind, e.category)
-            is distinct from (searchable(m.kind, m.state), m.scope_key, m.kind, m.category) or m.state = 'purged')
+       and ((e.searchable, e.scope_key, e.kind, e.category)
+            is distinct from (is_searchable(m.kind, m.state), m.scope_key, m.kind, m.category) or m.state = 'purged')
     union all
     select 'entry', null, m.id from memories m, agent a
      where m.agent_id = a.id and m.kind not in ('core', 'consolidation') and m.state <> 'purged'

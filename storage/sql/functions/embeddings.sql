@@ -4,7 +4,7 @@
 create function due_embeddings(p_now timestamptz, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select e.agent_id, e.scope_key from entries e
-     where e.model = '' and (e.living or e.kind = 'reflection') and (e.embed_after is null or e.embed_after <= p_now)
+     where e.model = '' and (e.searchable or e.kind = 'reflection') and (e.embed_after is null or e.embed_after <= p_now)
        and not is_blocked(e.agent_id, 'embed', e.scope_key, p_now)
      group by e.agent_id, e.scope_key order by min(e.embed_after) nulls first, 1, 2 limit p_most
 $$;

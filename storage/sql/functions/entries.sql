@@ -1,6 +1,6 @@
 -- A memory's entries follow its state and its words: new words are searched at once, by text, until somebody
 -- brings their vector. A reflection is searched only once it has left the context.
-create function searchable(memory_kind text, memory_state text) returns boolean
+create function is_searchable(memory_kind text, memory_state text) returns boolean
 language sql immutable
 return case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end;
 create function keep_entries() returns trigger
@@ -9,12 +9,12 @@ begin
     if new.content <> old.content and new.state <> 'purged' then
         delete from entries where agent_id = new.agent_id and item_id = new.id;
         if found then
-            insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, living)
+            insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, searchable)
             values (new.agent_id, new.scope_key, new.id, new.kind, new.category, '',
-                    to_tsvector('english', indexed_text(new)), searchable(new.kind, new.state));
+                    to_tsvector('english', indexed_text(new)), is_searchable(new.kind, new.state));
         end if;
     else
-        update entries set living = searchable(new.kind, new.state)
+        update entries set searchable = is_searchable(new.kind, new.state)
          where agent_id = new.agent_id and item_id = new.id;
     end if;
     return null;
@@ -43,5 +43,5 @@ return clock_timestamp() + least(interval '1 day', interval '1 minute' * 4.0 ^ l
 -- Whose vectors the database holds, over all agents: names of embedders and counts; '' counts entries without a vector.
 create function vector_models() returns table (model text, vectors bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select e.model, count(*) from entries e where e.living group by e.model order by 2 desc, 1
+    select e.model, count(*) from entries e where e.searchable group by e.model order by 2 desc, 1
 $$;

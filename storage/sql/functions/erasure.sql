@@ -7,7 +7,7 @@ create function erase_contents(p_agent text, p_memories uuid[], p_messages uuid[
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-    perform pass_on(p_agent, p_memories);
+    perform inherit_replaced(p_agent, p_memories);
     delete from entries where agent_id = p_agent and item_id = any(p_memories);
     update memories
        set state = 'purged', content = '', subject = '', said = null, draft = null, tags = null, protected = false,
@@ -22,14 +22,14 @@ begin
        and c.agent_id = p_agent and c.revision = h.revision;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- what was attached to a message goes with it
-    perform take_words(p_agent, p_messages || array(
+    perform clear_messages(p_agent, p_messages || array(
         select id from messages where agent_id = p_agent and attached_to = any(p_messages)), p_op);
-    perform release_messages(p_agent, p_memories, '{}');
+    perform reactivate_replaced(p_agent, p_memories, '{}');
 end $$;
 
 -- Takes the words of messages, with what is searched of them. What was pending counts as formed, so that no run meets a message
 -- without content.
-create function take_words(p_agent text, p_messages uuid[], p_op uuid) returns void
+create function clear_messages(p_agent text, p_messages uuid[], p_op uuid) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -39,7 +39,7 @@ begin
 end $$;
 
 -- The messages that memories rest on, but those that somebody else said.
-create function own_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
+create function erasable_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select distinct m.id
@@ -50,7 +50,7 @@ $$;
 
 -- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
 -- nobody else spoke, all of it.
-create function said_by(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
+create function messages_of_person(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_nestloop = off set enable_mergejoin = off as $$
     with spoken as (
@@ -68,10 +68,10 @@ $$;
 
 -- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
 -- that read it, what others read as the person's own word, and what was written in sessions where nobody else spoke.
-create function formed_from(p_agent text, p_user text) returns setof uuid
+create function memories_of_person(p_agent text, p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
     with said as materialized (
-        select * from said_by(p_agent, p_user)
+        select * from messages_of_person(p_agent, p_user)
     ), alone as materialized (
         select distinct session_id from said where is_alone
     )
@@ -96,7 +96,7 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
     union
     select m.id from memories m
      where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%'
-       and (is_word_of(m, p_user) or exists (
+       and (is_contribution_of(m, p_user) or exists (
            select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
               and h.reason in ('remember', 'remember_procedure', 'correct') offset 0))
 $$;
@@ -109,7 +109,7 @@ $$;
 
 -- What a refinement wrote with words that it took away from one of these memories, and that were not in what it replaced: new
 -- memories (ADD), or others in other words (UPDATE); by which row of history.
-create function reworded_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, revision bigint)
+create function rewritten_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, revision bigint)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
@@ -135,7 +135,7 @@ $$;
 -- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
 -- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
 -- their words over. Looked up row by row, whatever a table that was small once would have been read by.
-create function went_into(p_agent text, p_memories uuid[]) returns setof uuid
+create function derived_memories(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
@@ -157,7 +157,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select j.id from born b
       join memories j on j.agent_id = p_agent and j.scope_key = b.scope_key and j.kind = 'journal' and j.created_at >= b.ts
     union
-    select memory_id from reworded_with(p_agent, p_memories, 'ADD')
+    select memory_id from rewritten_with(p_agent, p_memories, 'ADD')
     union
     select o.memory_id from told
       join history o on o.agent_id = p_agent and o.op_id = (h).op_id and o.scope_key = (h).scope_key
@@ -168,7 +168,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
 $$;
 
 -- What a memory came from: facts that it replaced, now or back then, and what was merged into it.
-create function came_from(p_agent text, p_memory uuid) returns setof uuid
+create function source_memories(p_agent text, p_memory uuid) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select m.id from memories m where m.agent_id = p_agent and m.superseded_by = p_memory
@@ -192,26 +192,26 @@ $$;
 
 -- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
 -- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
-create function lineage(p_agent text, p_memories uuid[]) returns setof uuid
+create function related_memories(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive earlier(origin, id) as (
         select i, i from unnest(p_memories) as i
         union
         select e.origin, n.id from earlier e
-         cross join lateral (select came_from(p_agent, e.id) union select same_as(p_agent, e.id)) as n(id)
+         cross join lateral (select source_memories(p_agent, e.id) union select same_as(p_agent, e.id)) as n(id)
     ), kin(origin, id) as (
         select * from earlier
         union
         select k.origin, n.id from kin k
-         cross join lateral (select went_into(p_agent, array[k.id]) union select same_as(p_agent, k.id)
-                              union select memory_id from reworded_with(p_agent, array[k.id], 'UPDATE')) as n(id)
+         cross join lateral (select derived_memories(p_agent, array[k.id]) union select same_as(p_agent, k.id)
+                              union select memory_id from rewritten_with(p_agent, array[k.id], 'UPDATE')) as n(id)
     ), told as materialized ( -- all words that each of them ever had, but for the name of whom it is about
         select m.id, array(
                select unnest(words_in(m.content))
                union
                select word from history h join history_contents c on c.agent_id = p_agent and c.revision = h.revision
                 cross join unnest(words_in(c.before ->> 'content') || words_in(c.after ->> 'content')) as word
-                where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+                where h.agent_id = p_agent and h.memory_id = m.id and changes_memory(h)
                except
                select unnest(words_in(m.subject))) as words
           from (select distinct id from kin) as k join memories m on m.agent_id = p_agent and m.id = k.id
@@ -222,7 +222,7 @@ $$;
 
 -- Messages that may repeat what is erased, as far as they still have words and are not planned yet: the person's own, and those
 -- that no person said, in the sessions in which the person spoke and in these scope keys.
-create function possible_repeats(p_agent text, p_user text, p_keys text[]) returns uuid[]
+create function repeat_candidates(p_agent text, p_user text, p_keys text[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with theirs as materialized (
         select distinct session_id from messages where agent_id = p_agent and user_id = p_user
@@ -238,7 +238,7 @@ $$;
 -- Those of these messages that hold all words of one of the memories, besides the name of its subject; that have the same words
 -- as one of the messages that the memories rest on; or that no person said and that hold all words of a sentence of one of
 -- the messages to be quoted.
-create function repeats(p_agent text, p_among uuid[], p_memories uuid[], p_sources uuid[], p_quoted uuid[]) returns setof uuid
+create function find_repeats(p_agent text, p_among uuid[], p_memories uuid[], p_sources uuid[], p_quoted uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with theirs as materialized (
         select m.id, m.user_id, words_in(m.content) as words from messages m
@@ -286,12 +286,12 @@ $$;
 create function begin_erasure(p_keys text[]) returns table (id uuid, is_whole boolean, goes_on_from timestamptz)
 language sql security definer set search_path = mnemic, pg_temp as $$
     insert into erasures (agent_id, id, scope_key)
-    select a.agent_id, gen_random_uuid(), k from agents a cross join unnest(own_keys(p_keys)) as k
+    select a.agent_id, gen_random_uuid(), k from agents a cross join unnest(permitted_keys(p_keys)) as k
      where a.agent_id = current_setting('mnemic.agent_id') order by k not like 'user:%' limit 1
     on conflict do nothing;
     select e.id, e.is_whole,
            case when e.is_whole or exists (select from erasing i where i.agent_id = e.agent_id and i.erasure_id = e.id) then e.begun_at end
-      from erasures e where e.agent_id = current_setting('mnemic.agent_id') and e.scope_key = any(own_keys(p_keys))
+      from erasures e where e.agent_id = current_setting('mnemic.agent_id') and e.scope_key = any(permitted_keys(p_keys))
      order by e.scope_key not like 'user:%' limit 1 for update
 $$;
 
@@ -300,16 +300,16 @@ create function own_erasure(p_erasure uuid) returns erasures
 language sql security definer set search_path = mnemic, pg_temp as $$
     select e from erasures e
      where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure
-       and cardinality(own_keys(array[e.scope_key])) = 1 for update
+       and cardinality(permitted_keys(array[e.scope_key])) = 1 for update
 $$;
 create function owner_of(e erasures) returns text
 language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
 -- Whether a memory is the person's to erase by its id: of a scope key of their own, or their own word in one that others read.
-create function is_own(m memories, p_keys text[], p_user text) returns boolean
+create function may_erase(m memories, p_keys text[], p_user text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select m.state <> 'purged' and (m.scope_key = any(p_keys) or p_user is not null and is_word_of(m, p_user))
+    select m.state <> 'purged' and (m.scope_key = any(p_keys) or p_user is not null and is_contribution_of(m, p_user))
 $$;
 
 -- Adds memories that are the person's to erase, where their words live on, and what they were formed from; and messages of the
@@ -318,7 +318,7 @@ create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) return
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     e     erasures := own_erasure(p_erasure);
-    own   text[] := own_keys(p_keys);
+    own   text[] := permitted_keys(p_keys);
     ids   uuid[];
     named uuid[];
     said  uuid[];
@@ -328,12 +328,12 @@ begin
                     where m.agent_id = e.agent_id and m.id = any(p_ids) and m.content is not null
                       and (m.user_id = owner_of(e) or m.user_id is null and m.scope_key = any(own)));
     ids := array(select m.id from memories m
-                  where m.agent_id = e.agent_id and is_own(m, own, owner_of(e))
+                  where m.agent_id = e.agent_id and may_erase(m, own, owner_of(e))
                     and m.id in (select unnest(p_ids)
                                  union
                                  select memory_id from sources where agent_id = e.agent_id and message_id = any(named)));
-    ids := array(select m.id from memories m where m.agent_id = e.agent_id and m.id in (select lineage(e.agent_id, ids))
-                    and is_own(m, own, owner_of(e)));
+    ids := array(select m.id from memories m where m.agent_id = e.agent_id and m.id in (select related_memories(e.agent_id, ids))
+                    and may_erase(m, own, owner_of(e)));
     -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
     -- and not for each pair
     alike := array(
@@ -351,18 +351,18 @@ begin
         )
         select n.id from near n where exists (select from told t where cardinality(t.words) > 1 and n.words @> t.words));
     ids := array(select m.id from memories m
-                  where m.agent_id = e.agent_id and is_own(m, own, owner_of(e))
-                    and m.id in (select unnest(ids) union select lineage(e.agent_id, alike)));
-    said := named || array(select own_sources(e.agent_id, ids, owner_of(e)));
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+                  where m.agent_id = e.agent_id and may_erase(m, own, owner_of(e))
+                    and m.id in (select unnest(ids) union select related_memories(e.agent_id, alike)));
+    said := named || array(select erasable_sources(e.agent_id, ids, owner_of(e)));
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     -- what others read is followed into whatever it went into
     select e.agent_id, m.id, e.id, false, m.scope_key = any(own)
       from memories m where m.agent_id = e.agent_id and m.id = any(ids)
     on conflict do nothing;
     perform plan_related(e, ids, said);
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, i, e.id, true, true
-      from repeats(e.agent_id, possible_repeats(e.agent_id, owner_of(e), own), ids, said, named) as i
+      from find_repeats(e.agent_id, repeat_candidates(e.agent_id, owner_of(e), own), ids, said, named) as i
     on conflict do nothing;
 end $$;
 
@@ -371,7 +371,7 @@ end $$;
 create function plan_related(e erasures, p_memories uuid[], p_messages uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, i, e.id, true, true from unnest(p_messages) as i
     union
     select e.agent_id, i, e.id, false, true from copies_of(e.agent_id, p_memories) as i
@@ -397,14 +397,14 @@ begin
         raise exception 'a person is erased in a transaction of their own' using errcode = 'insufficient_privilege';
     end if;
     update erasures set is_whole = true where agent_id = e.agent_id and id = e.id;
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, m.id, e.id, false, false
-      from formed_from(e.agent_id, owner_of(e)) as f join memories m on m.agent_id = e.agent_id and m.id = f
+      from memories_of_person(e.agent_id, owner_of(e)) as f join memories m on m.agent_id = e.agent_id and m.id = f
      -- what was erased before still tells what it went into
      where m.state <> 'purged' or not e.is_whole
     union all
     select e.agent_id, m.id, e.id, true, true
-      from said_by(e.agent_id, owner_of(e)) as s join messages m on m.agent_id = e.agent_id and m.id = s.id and m.content is not null
+      from messages_of_person(e.agent_id, owner_of(e)) as s join messages m on m.agent_id = e.agent_id and m.id = s.id and m.content is not null
     on conflict do nothing;
     get diagnostics added = row_count;
     perform plan_related(e, '{}', array(select item_id from erasing
@@ -414,26 +414,26 @@ end $$;
 
 -- Adds what these memories went into, that too which was erased before where it is to be followed, and what goes with them. Of
 -- an erasure by ids, what other people said in the place of one of these stays.
-create function follow(e erasures, p_memories uuid[], p_through boolean) returns void
+create function expand(e erasures, p_memories uuid[], p_through boolean) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
     -- a plan that was cached while little was planned to be erased takes a hundred times as long later
     set plan_cache_mode = force_custom_plan
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, m.id, e.id, false, false
-      from went_into(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
+      from derived_memories(e.agent_id, p_memories) as w join memories m on m.agent_id = e.agent_id and m.id = w
      where (m.state <> 'purged' or p_through)
-       and (e.is_whole or m.provenance = 'consolidated' or m.kind in ('consolidation', 'journal') or is_own(m, '{}', owner_of(e)))
-    on conflict (agent_id, item_id, erasure_id) do update set reworded_at = null where erasing.reworded_at is not null;
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed, reworded_at)
+       and (e.is_whole or m.provenance = 'consolidated' or m.kind in ('consolidation', 'journal') or may_erase(m, '{}', owner_of(e)))
+    on conflict (agent_id, item_id, erasure_id) do update set rewritten_at_revision = null where erasing.rewritten_at_revision is not null;
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded, rewritten_at_revision)
     select e.agent_id, m.id, e.id, false, false, min(w.revision)
-      from reworded_with(e.agent_id, p_memories, 'UPDATE') as w join memories m on m.agent_id = e.agent_id and m.id = w.memory_id
+      from rewritten_with(e.agent_id, p_memories, 'UPDATE') as w join memories m on m.agent_id = e.agent_id and m.id = w.memory_id
      where m.state <> 'purged'
      group by m.id
-    on conflict (agent_id, item_id, erasure_id) do update set reworded_at = least(erasing.reworded_at, excluded.reworded_at)
-                                                        where erasing.reworded_at is not null;
-    perform plan_related(e, p_memories, array(select own_sources(e.agent_id, p_memories, owner_of(e))));
+    on conflict (agent_id, item_id, erasure_id) do update set rewritten_at_revision = least(erasing.rewritten_at_revision, excluded.rewritten_at_revision)
+                                                        where erasing.rewritten_at_revision is not null;
+    perform plan_related(e, p_memories, array(select erasable_sources(e.agent_id, p_memories, owner_of(e))));
 end $$;
 
 -- Adds, once all memories of a person's erasure are planned, the messages of the assistant and of tools that quote them or the
@@ -441,7 +441,7 @@ end $$;
 create function plan_quotations(e erasures) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp set plan_cache_mode = force_custom_plan as $$
 declare
-    among  uuid[] := possible_repeats(e.agent_id, owner_of(e), array[e.scope_key]);
+    among  uuid[] := repeat_candidates(e.agent_id, owner_of(e), array[e.scope_key]);
     quotes uuid[];
     ids    uuid[];
     said   uuid[];
@@ -452,8 +452,8 @@ begin
     end if;
     select array_agg(item_id) filter (where not is_message), array_agg(item_id) filter (where is_message) into ids, said
       from erasing where agent_id = e.agent_id and erasure_id = e.id;
-    quotes := array(select repeats(e.agent_id, among, ids, said, said));
-    insert into erasing (agent_id, item_id, erasure_id, is_message, is_followed)
+    quotes := array(select find_repeats(e.agent_id, among, ids, said, said));
+    insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, i, e.id, true, true from unnest(quotes) as i
     union
     select e.agent_id, m.id, e.id, false, false
@@ -470,17 +470,17 @@ language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
     e   erasures := own_erasure(p_erasure);
-    ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_followed
+    ids uuid[] := array(select item_id from erasing where agent_id = e.agent_id and erasure_id = e.id and not is_expanded
                          limit p_most);
 begin
     if cardinality(ids) = 0 then
         return plan_quotations(e);
     end if;
-    perform follow(e, ids, true);
+    perform expand(e, ids, true);
     delete from erasing i using memories m
      where i.agent_id = e.agent_id and i.item_id = any(ids) and i.erasure_id = e.id
        and m.agent_id = e.agent_id and m.id = i.item_id and m.state = 'purged';
-    update erasing set is_followed = true where agent_id = e.agent_id and item_id = any(ids) and erasure_id = e.id;
+    update erasing set is_expanded = true where agent_id = e.agent_id and item_id = any(ids) and erasure_id = e.id;
     return cardinality(ids);
 end $$;
 
@@ -504,13 +504,13 @@ begin
              order by is_message desc limit p_most) as i;
     perform open_operation(e.agent_id, p_op, p_actor, 'person', 'erasure', null, null, '{}');
     if e.is_whole then
-        perform follow(e, ids, false);
+        perform expand(e, ids, false);
     end if;
-    formers := array(select former_words(m, i.reworded_at)
+    formers := array(select former_version(m, i.rewritten_at_revision)
                        from erasing i join memories m on m.agent_id = e.agent_id and m.id = i.item_id
-                      where i.agent_id = e.agent_id and i.erasure_id = e.id and i.item_id = any(ids) and i.reworded_at is not null);
+                      where i.agent_id = e.agent_id and i.erasure_id = e.id and i.item_id = any(ids) and i.rewritten_at_revision is not null);
     perform erase_contents(e.agent_id, ids, said, p_op);
-    perform keep_former_words(formers);
+    perform restore_former_versions(formers);
     delete from erasing where agent_id = e.agent_id and item_id = any(ids || said) and erasure_id = e.id;
     perform close_operation(e.agent_id);
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
@@ -530,7 +530,7 @@ begin
         return false;
     end if;
     if e.is_whole then
-        alone := array(select distinct session_id from said_by(e.agent_id, owner_of(e)) where is_alone);
+        alone := array(select distinct session_id from messages_of_person(e.agent_id, owner_of(e)) where is_alone);
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
            and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
@@ -542,7 +542,7 @@ begin
                          where t.agent_id = e.agent_id
                            and (t.user_id = owner_of(e) or t.user_id = '' and t.thread_id = any(alone)) limit p_most);
         -- by their ids, for no index finds a prefix where the locale is not C
-        ids := array(select threads_of(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
+        ids := array(select thread_prefix(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
         delete from checkpoint_writes where thread_id = any(ids);
         delete from checkpoint_blobs where thread_id = any(ids);
         delete from checkpoints where thread_id = any(ids);
@@ -557,7 +557,7 @@ begin
 end $$;
 
 -- How much a planned erasure has left to do.
-create function left_to_erase(p_erasure uuid) returns bigint
+create function count_left_to_erase(p_erasure uuid) returns bigint
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select count(*) from erasing where agent_id = current_setting('mnemic.agent_id') and erasure_id = p_erasure
 $$;
@@ -567,13 +567,13 @@ create function preview_erasure(p_erasure uuid, p_keys text[])
 returns table (id uuid, kind text, scope_key text, content text, stays text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with e as materialized (
-        select e.agent_id as agent, owner_of(e) as mine, own_keys(p_keys) as own from erasures e
+        select e.agent_id as agent, owner_of(e) as mine, permitted_keys(p_keys) as own from erasures e
          where e.agent_id = current_setting('mnemic.agent_id') and e.id = p_erasure
-           and cardinality(own_keys(array[e.scope_key])) = 1
+           and cardinality(permitted_keys(array[e.scope_key])) = 1
     ), going as materialized (
         select i.item_id as id, i.is_message from e join erasing i on i.agent_id = e.agent and i.erasure_id = p_erasure
     )
-    (select m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) or is_own(m, e.own, e.mine) then m.content end, null
+    (select m.id, m.kind, m.scope_key, case when m.scope_key = any(e.own) or may_erase(m, e.own, e.mine) then m.content end, null
        from e cross join going g join memories m on m.agent_id = e.agent and m.id = g.id
       order by m.created_at, m.id)
     union all
@@ -608,7 +608,7 @@ declare
 begin
     perform from heads where agent_id = agent for update;
     due := array(select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
-    perform take_words(agent, due, null);
+    perform clear_messages(agent, due, null);
     return cardinality(due);
 end $$;
 
@@ -617,7 +617,7 @@ create function expired_since(p_agent text, p_after interval, p_beyond uuid, p_m
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.* from memories m
      cross join lateral (select h.reason, h.ts from history h
-                          where h.agent_id = p_agent and h.memory_id = m.id and tells_of_memory(h)
+                          where h.agent_id = p_agent and h.memory_id = m.id and changes_memory(h)
                           order by h.revision desc limit 1) as l
      where m.agent_id = p_agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
        and m.state = 'soft_deleted' and not m.protected and not m.pinned

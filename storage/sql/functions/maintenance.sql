@@ -37,9 +37,9 @@ begin
        set state = 'soft_deleted',
            purge_at = clock_timestamp() + make_interval(days => (p_rule ->> 'purge_after_days')::integer)
      where agent_id = agent and id = any(expired);
-    update entries e set living = false
-      from rests_on(agent, expired) as s
-     where e.agent_id = agent and e.item_id = s.message_id and not is_rested_on(agent, s.message_id, '{}');
+    update entries e set searchable = false
+      from source_messages(agent, expired) as s
+     where e.agent_id = agent and e.item_id = s.message_id and not is_source_in_use(agent, s.message_id, '{}');
     perform close_operation(agent);
     return query select e, e = any(past) from unnest(expired) as e;
 end $$;
@@ -53,6 +53,6 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where t.agent_id = current_setting('mnemic.agent_id') and (t.user_id, t.thread_id) > (p_user, p_thread)
        and t.updated_at < clock_timestamp() - make_interval(days => p_days)
        and exists (select from checkpoints c
-                    where c.thread_id = threads_of(t.agent_id, t.user_id) || t.thread_id and c.checkpoint_ns = '' offset 1)
+                    where c.thread_id = thread_prefix(t.agent_id, t.user_id) || t.thread_id and c.checkpoint_ns = '' offset 1)
      order by t.user_id, t.thread_id limit p_most
 $$;

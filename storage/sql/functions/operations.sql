@@ -64,7 +64,7 @@ begin
 end $$;
 
 -- Those of the keys that the transaction may touch. Null, which is all of them, is for administrators alone.
-create function own_keys(p_keys text[]) returns text[]
+create function permitted_keys(p_keys text[]) returns text[]
 language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(array_agg(k), case when p_keys is not null or session_user <> 'mnemic_admin' then '{}'::text[] end)
       from unnest(p_keys) as k where k = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])

@@ -11,7 +11,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Memories of other groups, and other users' candidates for the agent scope, that have most words in common with these memories.
-create function alike_claims(p_memories uuid[], p_most integer)
+create function similar_claims(p_memories uuid[], p_most integer)
 returns table (memory_id uuid, peer_id uuid, peer_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with own as (
@@ -32,9 +32,9 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- The scope keys of the messages that memories rest on, also through merges.
-create function speakers_of(p_memories uuid[]) returns setof text
+create function speaker_keys(p_memories uuid[]) returns setof text
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select distinct m.scope_key from rests_on(current_setting('mnemic.agent_id'), p_memories) as r
+    select distinct m.scope_key from source_messages(current_setting('mnemic.agent_id'), p_memories) as r
       join messages m on m.agent_id = current_setting('mnemic.agent_id') and m.id = r.message_id
 $$;
 
@@ -75,7 +75,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Whether what a memory says still holds and may be shared: by itself, or by what it was merged into.
-create function still_holds(p_agent text, p_memory uuid) returns boolean
+create function is_still_valid(p_agent text, p_memory uuid) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
         select p_memory
@@ -89,7 +89,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Copies, in all scope keys or in one, with a source that no longer holds or has become private.
-create function lost_copies(p_agent text, p_key text) returns table (agent_id text, scope_key text, memory_id uuid)
+create function orphaned_copies(p_agent text, p_key text) returns table (agent_id text, scope_key text, memory_id uuid)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct m.agent_id, m.scope_key, m.id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
@@ -98,18 +98,18 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        -- most sources are as they were: only the others are followed through their merges
        and (s.private or s.state not in ('active', 'absorbed'))
        and (p_agent is null or r.agent_id = p_agent) and (p_key is null or m.scope_key = p_key)
-       and not still_holds(r.agent_id, r.to_id)
+       and not is_still_valid(r.agent_id, r.to_id)
 $$;
 
 create function copies_to_withdraw(p_key text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select memory_id from lost_copies(current_setting('mnemic.agent_id'), p_key)
+    select memory_id from orphaned_copies(current_setting('mnemic.agent_id'), p_key)
      where p_key = any(current_setting('mnemic.scope_keys')::text[]) order by memory_id
 $$;
 
 create function due_withdrawals(p_now timestamptz, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select distinct c.agent_id, c.scope_key from lost_copies(null, null) as c
+    select distinct c.agent_id, c.scope_key from orphaned_copies(null, null) as c
      where not is_blocked(c.agent_id, 'withdraw', c.scope_key, p_now) limit p_most
 $$;
 

@@ -26,7 +26,7 @@ begin
     perform from refinements r
        join leases l on l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
       where r.agent_id = scoped_agent and r.id = p_refinement and r.ended is null and l.holder = p_holder
-        and l.until > clock_timestamp() and cardinality(own_keys(array[r.scope_key])) = 1
+        and l.until > clock_timestamp() and cardinality(permitted_keys(array[r.scope_key])) = 1
         for update;
     if not found then
         perform close_operation(scoped_agent);
@@ -38,7 +38,7 @@ end $$;
 
 -- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
 -- takes it up reads anew.
-create function lapse_session() returns trigger
+create function end_refinement_lease() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
     delete from leases where agent_id = new.agent_id and scope_key = new.scope_key and work = 'refinement';
@@ -46,7 +46,7 @@ begin
 end $$;
 create trigger sessions_lapse after update on memories for each row
     when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
-    execute function lapse_session();
+    execute function end_refinement_lease();
 
 -- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
 create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
@@ -55,6 +55,6 @@ begin
     update memories m set protected = true
      where m.agent_id = current_setting('mnemic.agent_id') and m.id = p_memory and m.version = p_version
        and m.state = 'active' and is_mergeable(m.kind) and not m.protected
-       and in_refinement(m.agent_id, m.scope_key) and cardinality(own_keys(array[m.scope_key])) = 1;
+       and in_refinement(m.agent_id, m.scope_key) and cardinality(permitted_keys(array[m.scope_key])) = 1;
     return found;
 end $$;

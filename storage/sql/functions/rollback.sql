@@ -2,12 +2,12 @@
 -- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
 
 -- Whether a row of history tells of a memory's row; others tell of relations, reads, refusals.
-create function tells_of_memory(h history) returns boolean
+create function changes_memory(h history) returns boolean
 language sql immutable
 return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
 
 -- Operations, and of a rollback all its steps.
-create function whole_operations(p_agent text, p_ops uuid[]) returns uuid[]
+create function complete_operations(p_agent text, p_ops uuid[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select array(
         select unnest(p_ops)
@@ -43,12 +43,12 @@ begin
               from (select h.memory_id, min(h.revision) as revision
                       from history h join memories m on m.agent_id = h.agent_id and m.id = h.memory_id and m.state <> 'purged'
                      where h.agent_id = p_agent and h.op_id = any(later) and (p_keys is null or h.scope_key = any(p_keys))
-                       and tells_of_memory(h)
+                       and changes_memory(h)
                      group by h.memory_id) as f
               join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.revision > f.revision
-             where tells_of_memory(l) and l.reason not in ('erasure', 'retention') and l.op_id not in (select unnest(ops) offset 0));
+             where changes_memory(l) and l.reason not in ('erasure', 'retention') and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
-        later := whole_operations(p_agent, later);
+        later := complete_operations(p_agent, later);
         ops := ops || later;
     end loop;
     return ops;
@@ -73,7 +73,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
 $$;
 
 -- A memory as it will be: as its row of back then, or out of use where it was not yet there.
-create function final_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
+create function restored_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
 language sql stable
 begin atomic
     select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
@@ -107,7 +107,7 @@ begin atomic
 end;
 
 -- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
-create function rests_on(p_agent text, p_memories uuid[]) returns table (message_id uuid)
+create function source_messages(p_agent text, p_memories uuid[]) returns table (message_id uuid)
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive part(id) as (
         select unnest(p_memories)
@@ -119,7 +119,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
 $$;
 
 -- Whether a living memory other than these rests on a message. An insight is drawn from messages and does not repeat them.
-create function is_rested_on(p_agent text, p_message uuid, p_but uuid[]) returns boolean
+create function is_source_in_use(p_agent text, p_message uuid, p_but uuid[]) returns boolean
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive holder(id) as (
         select memory_id from sources where agent_id = p_agent and message_id = p_message
@@ -133,7 +133,7 @@ $$;
 
 -- Whether a memory that others read is a person's own word: what they typed, remembered or corrected, or what was raised from
 -- that.
-create function is_word_of(m memories, p_user text) returns boolean
+create function is_contribution_of(m memories, p_user text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
     select m.actor_id = p_user and split_part(m.scope_key, ':', 1) in ('group', 'agent') and exists (
            select from history h where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
@@ -141,7 +141,7 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
 $$;
 
 -- An actor's own words in the scope keys that others read, with what was raised on their strength, in force or not.
-create function words_of(p_actor text) returns setof memories
+create function contributions_of(p_actor text) returns setof memories
 language sql stable strict security definer set search_path = mnemic, pg_temp as $$
     with recursive brought(id) as (
         select id from memories where agent_id = current_setting('mnemic.agent_id') and actor_id = p_actor
@@ -152,11 +152,11 @@ language sql stable strict security definer set search_path = mnemic, pg_temp as
     )
     select m.* from brought b join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
      where (session_user = 'mnemic_admin' or m.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
-       and m.state <> 'purged' and is_word_of(m, m.actor_id)
+       and m.state <> 'purged' and is_contribution_of(m, m.actor_id)
 $$;
 
 -- Whether a memory was merged into one that is in force.
-create function is_merged_in_force(p_agent text, p_memory uuid) returns boolean
+create function is_merged_into_active(p_agent text, p_memory uuid) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
         select from_id from relations where agent_id = p_agent and to_id = p_memory and relation_type = 'merged_from'
@@ -169,7 +169,7 @@ $$;
 
 -- What an actor's words brought into scopes that others read too, and is still in use there, by itself or in what it was merged
 -- into; with what it closed.
-create function shared_by(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
+create function shared_operations(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select h.op_id, h.scope_key,
            array(select w.id union select o.id from memories o where o.agent_id = w.agent_id and o.superseded_by = w.id
@@ -179,24 +179,24 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                  union -- reflections that a correction removed with its fact
                  select d.memory_id from history d
                   where d.agent_id = w.agent_id and d.op_id = h.op_id and d.event = 'DELETE' and d.reason = 'correct')
-      from words_of(p_actor) w
+      from contributions_of(p_actor) w
       join history h on h.agent_id = w.agent_id and h.memory_id = w.id and h.event = 'ADD'
      where not w.protected and w.withdrawn_by is null
-       and (w.state in ('active', 'absorbed') or is_merged_in_force(w.agent_id, w.id)
+       and (w.state in ('active', 'absorbed') or is_merged_into_active(w.agent_id, w.id)
             or exists (select from memories n where n.agent_id = w.agent_id and n.id = w.superseded_by and n.actor_id = p_actor))
     union all
     -- what a refinement wrote with these words into others' memories
     select h.op_id, h.scope_key, array[r.memory_id]
-      from words_of(p_actor) w cross join lateral reworded_with(w.agent_id, array[w.id], 'UPDATE') as r
+      from contributions_of(p_actor) w cross join lateral rewritten_with(w.agent_id, array[w.id], 'UPDATE') as r
       join history h on h.agent_id = w.agent_id and h.revision = r.revision
       join memories m on m.agent_id = w.agent_id and m.id = r.memory_id and m.state in ('active', 'absorbed')
      where w.withdrawn_by is null and not m.protected
 $$;
 
 -- The keys of what an actor has shared and has not taken back, in force or not.
-create function keys_of_words(p_actor text) returns setof text
+create function contribution_keys(p_actor text) returns setof text
 language sql stable security definer set search_path = mnemic, pg_temp as $$
-    select distinct scope_key from words_of(p_actor) where withdrawn_by is null
+    select distinct scope_key from contributions_of(p_actor) where withdrawn_by is null
 $$;
 
 -- What it means to undo operations, or to give one scope key back the memories and relations that it had after a revision, which
@@ -212,12 +212,12 @@ language plpgsql stable security definer set search_path = mnemic, pg_temp set t
 #variable_conflict use_column
 declare
     agent    text := current_setting('mnemic.agent_id');
-    own      text[] := own_keys(p_keys);
+    own      text[] := permitted_keys(p_keys);
     restored text := p_request ->> 'key';
     concerns text[] := coalesce(own, case when restored is not null then array[restored] end);
     resumed  uuid := unfinished_rollback(agent, p_request);
-    asked    uuid[] := whole_operations(agent, p_ops);
-    begun    uuid[] := asked || whole_operations(agent, array_remove(array[resumed], null));
+    asked    uuid[] := complete_operations(agent, p_ops);
+    begun    uuid[] := asked || complete_operations(agent, array_remove(array[resumed], null));
     ops      uuid[] := operations_after(agent, own, begun);
     later    uuid[] := array(select unnest(ops) except select unnest(begun));
     chosen   uuid[] := (select array_agg(o::uuid) from jsonb_array_elements_text(p_request -> 'only') as o);
@@ -242,13 +242,13 @@ begin
                coalesce(c.after ->> 'state' = 'soft_deleted'
                         and (t.id, p.op_id) in (select o.id, o.op_id from orphaned o offset 0), false) as is_orphan
           from (select h.memory_id as id, min(h.revision) as first from history h
-                 where h.agent_id = agent and h.op_id = any(ops) and tells_of_memory(h)
+                 where h.agent_id = agent and h.op_id = any(ops) and changes_memory(h)
                    and (concerns is null or h.scope_key = any(concerns))
                    and (chosen is null or h.memory_id = any(chosen) or h.op_id = any(later))
                  group by h.memory_id) as t
           left join lateral (
                select h.revision, h.op_id, h.after_digest from history h
-                where h.agent_id = agent and h.memory_id = t.id and h.revision < t.first and tells_of_memory(h)
+                where h.agent_id = agent and h.memory_id = t.id and h.revision < t.first and changes_memory(h)
                 order by h.revision desc limit 1) as p on true
           left join history_contents c on c.agent_id = agent and c.revision = p.revision
     ), final as materialized (
@@ -257,7 +257,7 @@ begin
                case when m.state = 'active' then uniqueness_key(m) end as leaves,
                case when r.state = 'active' then uniqueness_key(r) end as takes
           from target t join memories m on m.agent_id = agent and m.id = t.id
-         cross join lateral final_row(m, t.was, t.is_orphan) as r
+         cross join lateral restored_row(m, t.was, t.is_orphan) as r
          where m.state <> 'purged' and not t.is_erased and r is distinct from m
     ), tied as (
         select p.id from (
@@ -291,8 +291,8 @@ begin
     union all
     -- an author's words that are in force no more are taken from the past
     select 'change', w.id, w.kind, w.scope_key, w.state, w.state, w.version, l.revision, false, 1, null, null
-      from words_of(p_request ->> 'unshared_by') w
-     cross join lateral (select h.revision from history h where h.agent_id = agent and h.memory_id = w.id and tells_of_memory(h)
+      from contributions_of(p_request ->> 'unshared_by') w
+     cross join lateral (select h.revision from history h where h.agent_id = agent and h.memory_id = w.id and changes_memory(h)
                           order by h.revision desc limit 1) as l
      where w.withdrawn_by is null and w.state not in ('active', 'absorbed') and w.scope_key = any(concerns)
        and w.id not in (select id from final offset 0)
@@ -314,7 +314,7 @@ begin
     union all
     select 'operation', null, null, null, null, null, null, null, null, null, o, null from unnest(p_ops) as o
      where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
-                  where h.agent_id = agent and h.op_id = any(asked) and (h.event = 'LINK' or tells_of_memory(h))
+                  where h.agent_id = agent and h.op_id = any(asked) and (h.event = 'LINK' or changes_memory(h))
                     and (own is null or h.scope_key = any(own)) offset 0)
     union all
     select 'resumed', null, null, null, null, null, null, null, null, null, resumed, null where resumed is not null
@@ -333,7 +333,7 @@ returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 declare
     agent  text := current_setting('mnemic.agent_id');
-    own    text[] := own_keys(p_keys);
+    own    text[] := permitted_keys(p_keys);
     finals memories[];
     hidden uuid[];
     shown  uuid[];
@@ -351,7 +351,7 @@ begin
           join memories m on m.agent_id = agent and m.id = t.id and m.version = t.version
           left join history h on h.agent_id = agent and h.revision = t.revision and h.memory_id = t.id
           left join history_contents c on c.agent_id = agent and c.revision = h.revision
-         cross join lateral final_row(m, c.after, t.is_orphan) as r
+         cross join lateral restored_row(m, c.after, t.is_orphan) as r
          where (t.revision is null or c.after is not null) and m.state <> 'purged'
            and (own is null or m.scope_key = any(own) and not (m.protected or r.protected))
          order by r.id);
@@ -371,7 +371,7 @@ begin
                          where m.content_hash <> f.content_hash);
         taken := array(select f.id from unnest(finals) as f
                         where f.state <> 'active'
-                          and (f.id in (select id from words_of(p_request ->> 'unshared_by'))
+                          and (f.id in (select id from contributions_of(p_request ->> 'unshared_by'))
                                or f.state = 'soft_deleted' and f.provenance = 'consolidated'));
     end if;
     -- what was withdrawn by the changes that are undone is shown again
@@ -410,19 +410,19 @@ begin
     on conflict do nothing;
     -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
     -- superseded may have been closed before the last was forgotten
-    update entries e set living = s.is_shown
+    update entries e set searchable = s.is_shown
       from (select x.message_id, bool_or(x.is_shown) as is_shown
-              from (select message_id, false as is_shown from rests_on(agent, hidden)
-                    union all select message_id, true from rests_on(agent, shown)) as x group by x.message_id) as s
+              from (select message_id, false as is_shown from source_messages(agent, hidden)
+                    union all select message_id, true from source_messages(agent, shown)) as x group by x.message_id) as s
      where e.agent_id = agent and e.item_id = s.message_id
        and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
-       and (s.is_shown or not is_rested_on(agent, s.message_id, '{}'));
+       and (s.is_shown or not is_source_in_use(agent, s.message_id, '{}'));
     if p_request ? 'unshared_by' then -- all of what was taken, and of texts that were written anew what has been undone
         insert into withdrawn (agent_id, revision, memory_id, op_id, withdrawn_by)
         select agent, h.revision, h.memory_id, p_op, p_request ->> 'unshared_by'
           from unnest(p_ids, p_revisions) as t(id, revision)
           join memories m on m.agent_id = agent and m.id = t.id
-          join history h on h.agent_id = agent and h.memory_id = t.id and tells_of_memory(h)
+          join history h on h.agent_id = agent and h.memory_id = t.id and changes_memory(h)
          where m.id = any(taken) or m.id = any(worded) and h.revision > t.revision
         on conflict do nothing;
     end if;
@@ -431,11 +431,11 @@ begin
         select array_agg(m.id) filter (where m.state = 'soft_deleted'), array_agg(m.id) filter (where m.state <> 'soft_deleted')
           into hidden, shown
           from (select distinct h.memory_id from history h
-                 where h.agent_id = agent and h.meta ->> 'rollback' = p_whole::text and tells_of_memory(h)) as h
+                 where h.agent_id = agent and h.meta ->> 'rollback' = p_whole::text and changes_memory(h)) as h
           join memories m on m.agent_id = agent and m.id = h.memory_id;
     end if;
     if p_left = 0 then
-        perform release_messages(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
+        perform reactivate_replaced(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
     end if;
     perform close_operation(agent);
     return true;
@@ -452,7 +452,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
            coalesce((c.after ->> 'protected')::boolean, false)
       from (select distinct on (h.memory_id) h.memory_id, h.revision, h.after_digest from history h
              where h.agent_id = current_setting('mnemic.agent_id') and h.scope_key = p_key and h.revision <= p_revision
-               and tells_of_memory(h)
+               and changes_memory(h)
              order by h.memory_id, h.revision desc) as l
       join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = l.memory_id
       left join history_contents c on c.agent_id = m.agent_id and c.revision = l.revision

@@ -3,7 +3,7 @@
 -- What these memories replaced, directly: facts that they superseded, texts that a consolidation took in or closed, memories
 -- that were merged into them or removed as their duplicates, and reflections that a correction removed with its fact. Merges
 -- are followed through what was erased before. A memory that its author has taken back stays so: what it replaced follows.
-create function replaced_by(p_agent text, p_gone uuid[]) returns setof uuid
+create function replaced_memories(p_agent text, p_gone uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with recursive gone(id) as (
@@ -38,7 +38,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
       from closed c
       join history h on h.agent_id = p_agent and h.op_id = c.op_id and h.event = 'DELETE' and h.reason = 'correct'
       join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.state = 'soft_deleted'
-     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and tells_of_memory(l))
+     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and changes_memory(l))
 $$;
 
 -- The end that a memory had before it was superseded.
@@ -53,7 +53,7 @@ $$;
 
 -- Puts these memories in force, with the messages that they rest on, but what a memory in force says already and what is about
 -- to be erased. Of several that say the same, one comes back.
-create function put_in_force(p_agent text, p_memories uuid[]) returns uuid[]
+create function reactivate(p_agent text, p_memories uuid[]) returns uuid[]
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
@@ -69,36 +69,36 @@ begin
        set state = 'active', superseded_by = null, absorbed_at = null, consolidated_into = null, purge_at = null,
            valid_until = earlier_end(m)
      where m.agent_id = p_agent and m.id = any(back);
-    update entries e set living = true
-      from rests_on(p_agent, back) as s
-     where e.agent_id = p_agent and e.item_id = s.message_id and not e.living;
+    update entries e set searchable = true
+      from source_messages(p_agent, back) as s
+     where e.agent_id = p_agent and e.item_id = s.message_id and not e.searchable;
     return back;
 end $$;
 
 -- What these memories replaced is in force again, and copies that had been raised from it, or from memories that are back
 -- already, and were withdrawn for its sake.
-create function release_messages(p_agent text, p_gone uuid[], p_back uuid[]) returns void
+create function reactivate_replaced(p_agent text, p_gone uuid[], p_back uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     back uuid[] := p_back;
 begin
     if cardinality(p_gone) > 0 then
-        back := back || put_in_force(p_agent, array(select replaced_by(p_agent, p_gone)));
+        back := back || reactivate(p_agent, array(select replaced_memories(p_agent, p_gone)));
     end if;
     if cardinality(back) = 0 then
         return;
     end if;
-    perform put_in_force(p_agent, array(
+    perform reactivate(p_agent, array(
         select c.id from copies_of(p_agent, back) as c(id)
          where (select h.event = 'DELETE' and h.reason = 'propagation' from history h
-                 where h.agent_id = p_agent and h.memory_id = c.id and tells_of_memory(h) order by h.revision desc limit 1)
+                 where h.agent_id = p_agent and h.memory_id = c.id and changes_memory(h) order by h.revision desc limit 1)
            and not exists (select from relations r
                             where r.agent_id = p_agent and r.from_id = c.id and r.relation_type = 'propagated_from'
-                              and not still_holds(p_agent, r.to_id))));
+                              and not is_still_valid(p_agent, r.to_id))));
 end $$;
 
 -- What an erased memory had replaced is replaced by its successor from then on, so that the successor gives it back.
-create function pass_on(p_agent text, p_gone uuid[]) returns void
+create function inherit_replaced(p_agent text, p_gone uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with recursive heir(id, successor) as (
@@ -115,14 +115,14 @@ language sql security definer set search_path = mnemic, pg_temp
 $$;
 
 -- A memory in force as it was before a row of history.
-create function former_words(m memories, p_revision bigint) returns setof memories
+create function former_version(m memories, p_revision bigint) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
     select f.* from history_contents c cross join lateral jsonb_populate_record(m, c.before) as f
      where c.agent_id = m.agent_id and c.revision = p_revision and m.state = 'active' and c.before is not null
 $$;
 
 -- Stores such memories anew, each with the messages that it rested on, for the rows with their later words are erased.
-create function keep_former_words(p_formers memories[]) returns void
+create function restore_former_versions(p_formers memories[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     f      memories;
@@ -137,9 +137,9 @@ begin
         values (f.agent_id, new_id, f.kind, f.scope_key, f.subject, f.subject_user_id, f.category, f.content, f.importance, f.pinned,
                 f.private, f.tags, f.provenance, f.valid_from, f.utc_offset, f.valid_until, f.created_at, f.source_session_id,
                 f.run_id, f.actor_id, f.role);
-        insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, living)
+        insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, searchable)
         select m.agent_id, m.scope_key, m.id, m.kind, m.category, '', to_tsvector('english', indexed_text(m)),
-               searchable(m.kind, m.state)
+               is_searchable(m.kind, m.state)
           from memories m where m.agent_id = f.agent_id and m.id = new_id and m.kind not in ('core', 'consolidation');
         insert into sources (agent_id, memory_id, message_id, scope_key)
         select agent_id, new_id, message_id, scope_key from sources where agent_id = f.agent_id and memory_id = f.id;
@@ -147,9 +147,9 @@ begin
 end $$;
 
 -- The same for copies that the transaction's operation has withdrawn from a scope key of its own.
-create function give_back_of_withdrawn(p_copies uuid[]) returns void
+create function reactivate_after_withdrawal(p_copies uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
-    select release_messages(current_setting('mnemic.agent_id'), array(
+    select reactivate_replaced(current_setting('mnemic.agent_id'), array(
         select m.id from memories m
          where m.agent_id = current_setting('mnemic.agent_id') and m.id = any(p_copies) and m.state = 'soft_deleted'
            and m.scope_key = any(current_setting('mnemic.scope_keys')::text[])

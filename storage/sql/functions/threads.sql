@@ -1,5 +1,5 @@
 -- How the ids of somebody's threads begin in the saver's tables; storage/threads.py writes the same.
-create function threads_of(p_agent text, p_user text) returns text
+create function thread_prefix(p_agent text, p_user text) returns text
 language sql immutable
 return replace(replace(p_agent, '%', '%25'), '/', '%2F') || '/' || replace(replace(p_user, '%', '%25'), '/', '%2F') || '/';
 
@@ -9,7 +9,7 @@ language sql immutable
 return replace(replace(split_part(p_thread, '/', n), '%2F', '/'), '%25', '%');
 
 -- Writes down where a thread stands, in the transaction of its checkpoint: never anything of what was said.
-create function note_standing() returns trigger
+create function record_thread_state() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
     insert into supervisor_checkpoints as t (agent_id, user_id, thread_id, checkpoint_data)
@@ -28,8 +28,8 @@ begin
      where excluded.checkpoint_data ->> 'checkpoint_id' >= t.checkpoint_data ->> 'checkpoint_id';
     return null;
 end $$;
-create trigger stands_at after insert or update on checkpoints for each row when (new.checkpoint_ns = '')
-    execute function note_standing();
+create trigger record_state after insert or update on checkpoints for each row when (new.checkpoint_ns = '')
+    execute function record_thread_state();
 
 -- Who has a thread of this id, who moved it last first: for a server that names threads by their ids alone. Ids and no more.
 create function owners_of_thread(p_thread text) returns table (agent_id text, user_id text)

@@ -38,7 +38,7 @@ create table leases (
     holder     uuid,
     until      timestamptz not null,
     -- runs on the same work whose answers could not be used
-    tries      integer not null default 0,
+    attempts   integer not null default 0,
     -- failures in a row, for the wait
     failures   integer not null default 0,
     primary key (agent_id, scope_key, work)
@@ -221,7 +221,7 @@ create table entries (
     category   text not null,
     model      text not null,
     refusals   smallint not null default 0,
-    living     boolean not null default true,
+    searchable     boolean not null default true,
     vec        halfvec check (l2_norm(vec) > 0),
     tsv        tsvector not null,
     embed_after  timestamptz,
@@ -233,7 +233,7 @@ create table entries (
 );
 -- Scope first, exact: with the vector in the index a search is one index-only scan, 0.5 ms per 1,000 rows, recall 1.0.
 -- There is no approximate index (half the results lost under a scoped search) and no GIN (ignored under row security).
-create index entries_scope on entries (agent_id, scope_key, model) include (item_id, piece, kind, category, vec) where living;
+create index entries_scope on entries (agent_id, scope_key, model) include (item_id, piece, kind, category, vec) where searchable;
 create index entries_pending on entries (agent_id, scope_key) where model = '';
 
 create table token_usage (

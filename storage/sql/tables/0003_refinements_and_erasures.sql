@@ -48,12 +48,12 @@ create table erasing (
     item_id      uuid not null,
     erasure_id   uuid not null,
     is_message   boolean not null,
-    is_followed  boolean not null,
+    is_expanded  boolean not null,
     -- row of history by which a refinement gave another person's memory words of what is erased, if that is all of it: the
     -- former words stay, as a new memory
-    reworded_at  bigint,
+    rewritten_at_revision  bigint,
     primary key (agent_id, item_id, erasure_id),
     foreign key (agent_id, erasure_id) references erasures
 );
 create index erasing_next on erasing (agent_id, erasure_id, is_message);
-create index erasing_unfollowed on erasing (agent_id, erasure_id) where not is_followed;
+create index erasing_unfollowed on erasing (agent_id, erasure_id) where not is_expanded;
