@@ -1,151 +1,90 @@
-"""Replay recorded answers of a language model with an OpenAI-compatible server on the loopback address.
+"""Replay recorded answers of a language model.
 
-A record is a file of JSON lines `{"key", "session", "step", "answer"}`. The key stands for the whole request, so that a
-request that reads otherwise has no answer; no text of a prompt is in the file.
+A record is a file of JSON lines `{"key", "session", "step", "prompt", "answer"}`. The key is a digest of the step and
+its input, not of the prompt's text: an answer is replayed after a change of the prompt, with a note. `prompt` is the
+digest of the prompt that the answer was recorded with. The file contains no text of a request.
 """
 
 import hashlib
 import json
-import threading
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NamedTuple
 
-from mnemic.prompts.extraction import KNOWN_LINE
+from mnemic.models.loopback import LoopbackServer, Request, Response, completion, refusal, schema_name
+from mnemic.prompts.background.insights import INSIGHTS
+from mnemic.prompts.background.judge_pairs import JUDGE_PAIRS
+from mnemic.prompts.background.propagate import PROPAGATE
+from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION
+from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, KNOWN_LINE
+from mnemic.prompts.loader import Step
 from mnemic.state.errors import ConfigurationError, MnemicError, ModelError
 
-Request = dict[str, Any]
-#: Status, content type and body.
-Response = tuple[int, str, bytes]
-
-_ASKED: Final = ("messages", "tools", "response_format")
-#: Status 410: no client sends the request again.
-_NOT_RECORDED: Final = 410
-
-
-def schema_name(request: Request) -> str | None:
-    """The name of the output schema or of the forced tool."""
-    if schema := request.get("response_format", {}).get("json_schema"):
-        return str(schema["name"])
-    choice = request.get("tool_choice")
-    return str(choice["function"]["name"]) if isinstance(choice, dict) else None
-
-
-def completion(
-    request: Request, message: dict[str, Any], finish_reason: str | None = None, usage: tuple[int, int] | None = None
-) -> dict[str, Any]:
-    """A chat completion with one choice."""
-    reason = finish_reason or ("tool_calls" if message.get("tool_calls") else "stop")
-    body: dict[str, Any] = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": request["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+#: Steps with structured output, by the name of the schema in a request.
+_STEPS: Final = MappingProxyType(
+    {
+        step.output.__name__: step
+        for step in (
+            *(EXTRACT_FACTS, EXTRACT_REFLECTIONS, EXTRACT_OBSERVATIONS, DECIDE),
+            *(WRITE_CONSOLIDATION, JUDGE_PAIRS, PROPAGATE, INSIGHTS),
+        )
     }
-    if usage is not None:
-        body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
-    return body
-
-
-def refusal(status: int, code: str, message: str) -> Response:
-    """An error as OpenAI's servers send one."""
-    body = {"error": {"message": message, "type": code, "code": code, "param": None}}
-    return status, "application/json", json.dumps(body).encode()
-
-
-class LoopbackServer(ABC):
-    """Answers requests in threads of its own; a context manager."""
-
-    def __init__(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = False  # leaving waits for every answer, so that no thread outlives its run
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    @abstractmethod
-    def reply_to(self, path: str, request: Request) -> Response:
-        """Return the response; ConnectionAbortedError closes the connection instead."""
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+)
+#: Step of a request with tools.
+TURN: Final = "turn"
+#: Parts of a request with tools that a model reads.
+_PARTS_OF_TURN: Final = ("messages", "tools", "response_format")
+#: Characters of a digest of a prompt.
+_PROMPT_DIGEST_CHARS: Final = 16
+#: Status 410: clients do not retry.
+_NOT_RECORDED: Final = 410
 
 
 class Exchange(NamedTuple):
     """One answer of a record."""
 
+    #: Digest of the step and its input.
     key: str
-    #: The conversation of the request.
+    #: Session of the request.
     session: str
-    #: The name of the output's schema; for a turn with tools, the first words of its prompt.
+    #: Name of the step.
     step: str
+    #: Digest of the prompt and its output schema.
+    prompt: str
     #: A JSON object as it is, any other text as a string, tool calls as `{"tool_calls": [...], "content": ...}`.
     answer: Any
 
-    def message(self, request: "Request") -> dict[str, Any]:
+    def message(self, request: Request) -> dict[str, Any]:
         """Return the response to this request."""
         if isinstance(self.answer, dict) and "tool_calls" in self.answer:
             return {"role": "assistant", **self.answer}
-        numbers = {text: number for number, text in _known(request)}
-        answer = _renamed(self.answer, lambda known: numbers.get(known) if isinstance(known, str) else known)
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        return {"role": "assistant", "content": text}
+        answer = _with_numbers(self.answer, _known_facts(request))
+        if not isinstance(answer, str):
+            answer = json.dumps(answer, ensure_ascii=False)
+        return {"role": "assistant", "content": answer}
 
 
 def exchange(request: Request, session: str, message: dict[str, Any]) -> Exchange:
-    """Return a request and its answer as a record keeps them.
+    """Return a request and its answer in the form of a record.
 
-    The stored facts in the request of a decision, and their order, depend on the embedder's last digits, and these on
-    the processor. So an answer names stored facts by their words, and they are no part of the key.
+    The stored facts in the request of a decision, and their order, depend on the last digits of the embedder's vectors,
+    and these depend on the processor. So the key leaves the stored facts out, and the answer refers to them by text.
     """
-    messages = [{**said, "content": KNOWN_LINE.sub("", str(said.get("content")))} for said in request["messages"]]
-    asked = json.dumps(
-        {**{name: request.get(name) for name in _ASKED}, "messages": messages}, sort_keys=True, ensure_ascii=False
-    )
-    step = schema_name(request) or " ".join(str(request["messages"][0]["content"]).split()[:6])
-    words = dict(_known(request))
-    answer = _renamed(answered(message), words.get)
-    return Exchange(hashlib.sha256(asked.encode()).hexdigest(), session, step, answer)
+    answer = _with_texts(answer_of(message), _known_facts(request))
+    step = _STEPS.get(schema_name(request) or "")
+    if step is None:
+        parts = {name: request.get(name) for name in _PARTS_OF_TURN}
+        prompt = [request["messages"][0].get("content"), request.get("tools")]
+        return Exchange(_digest(parts), session, TURN, _digest(prompt)[:_PROMPT_DIGEST_CHARS], answer)
+    name = step.prompt.name
+    return Exchange(_digest([name, _input_of(request, step)]), session, name, _prompt_digest(step), answer)
 
 
-def _known(request: Request) -> list[tuple[int, str]]:
-    """Return the stored facts in the request of a decision, by their numbers."""
-    shown = (match.groups() for said in request["messages"] for match in KNOWN_LINE.finditer(str(said.get("content"))))
-    return [(int(number), text) for number, text in shown if number]
-
-
-def _renamed(answer: Any, name: Callable[[Any], Any]) -> Any:
-    """Return an answer with other names for the stored facts; a decision about an unnamed fact is left out."""
-    decisions = answer.get("decisions") if isinstance(answer, dict) else None
-    if not isinstance(decisions, list) or not all(isinstance(one, dict) for one in decisions):
-        return answer
-    return {**answer, "decisions": [{**one, "known": _renamed_known(one.get("known"), name)} for one in decisions]}
-
-
-def _renamed_known(known: Any, name: Callable[[Any], Any]) -> Any:
-    """Return the renamed entries of a list; a model may write another value there, which stays as it is."""
-    if known is None:
-        return []
-    if not isinstance(known, list):
-        return known
-    renamed = [name(old) for old in known if isinstance(old, int | str)]
-    return [new for new in renamed if new is not None]
-
-
-def answered(message: dict[str, Any]) -> Any:
-    """Return the answer in a message."""
+def answer_of(message: dict[str, Any]) -> Any:
+    """Return the answer in a message: a JSON object, a text, or tool calls."""
     text = message.get("content") or ""
     if calls := message.get("tool_calls"):
         return {"tool_calls": calls, "content": text}
@@ -153,28 +92,30 @@ def answered(message: dict[str, Any]) -> Any:
         parsed = json.loads(text)
     except ValueError:
         return text
-    return parsed if isinstance(parsed, dict) and "tool_calls" not in parsed else text
+    if isinstance(parsed, dict) and "tool_calls" not in parsed:
+        return parsed
+    return text
 
 
 def read_record(path: Path) -> list[Exchange]:
     """Read a record from a file.
 
     Raises:
-        ConfigurationError: there is none, or a line of it is no answer.
+        ConfigurationError: if the file is missing, or one of its lines is no recorded answer.
     """
     try:
         return [Exchange(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{path} holds no record of answers ({type(error).__name__})") from None
+        raise ConfigurationError(f"{path} is no record of answers ({type(error).__name__})") from None
 
 
 class Replay(LoopbackServer):
-    """Serve a record. Leaving the block raises if a request was not in the record, even if its error was handled.
+    """Server of a record. Leaving the block raises if a request was not in the record, even if its error was handled.
 
     Args:
         record: the answers.
         remedy: advice for the error if an answer is missing.
-        otherwise: gives the message for a request that is not in the record, or None.
+        otherwise: returns the message for a request that is not in the record, or None.
     """
 
     def __init__(
@@ -187,8 +128,11 @@ class Replay(LoopbackServer):
         self.session = ""
         #: Requests with their answers, in the order of the answers.
         self.exchanges: list[tuple[Request, Exchange]] = []
+        #: Number of requests without an answer, by step.
         self.missing: Counter[str] = Counter()
-        self._record = {known.key: known for known in record}
+        #: Number of answers that were recorded with another prompt, by step.
+        self.other_prompts: Counter[str] = Counter()
+        self._record = {recorded.key: recorded for recorded in record}
         self._remedy, self._otherwise = remedy, otherwise
 
     def settings(self) -> dict[str, Any]:
@@ -197,13 +141,29 @@ class Replay(LoopbackServer):
         models = {"fast_model": name, "slow_model": name, "base_url": self.base_url, "api_key": "none"}
         return {**models, "structured_output": "json_schema", "embedder": "minilm"}
 
+    def notes(self) -> list[str]:
+        """Return a line for each step with answers that were recorded with another prompt."""
+        return [
+            f"{step}: {count} of the answers were recorded with another prompt"
+            for step, count in sorted(self.other_prompts.items())
+        ]
+
+    def find(self, wanted: Exchange) -> Exchange | None:
+        """Return the recorded answer for the step and the input of a request, or None."""
+        return self._record.get(wanted.key)
+
     def reply_to(self, path: str, request: Request) -> Response:
-        """Return the recorded answer, or an error whose remedy is to record again."""
-        asked = exchange(request, self.session, {})
-        known = self._record.get(asked.key)
-        message = known.message(request) if known else self._otherwise and self._otherwise(asked, request)
+        """Return the recorded answer, or an error with the remedy."""
+        wanted = exchange(request, self.session, {})
+        message: dict[str, Any] | None = None
+        if recorded := self.find(wanted):
+            message = recorded.message(request)
+            if recorded.prompt != wanted.prompt:
+                self.other_prompts[wanted.step] += 1
+        elif self._otherwise:
+            message = self._otherwise(wanted, request)
         if message is None:
-            self.missing[asked.step] += 1
+            self.missing[wanted.step] += 1
             return refusal(_NOT_RECORDED, "not_recorded", self._problem())
         self.exchanges.append((request, exchange(request, self.session, message)))
         return 200, "application/json", json.dumps(completion(request, message)).encode()
@@ -217,30 +177,74 @@ class Replay(LoopbackServer):
 
     def _problem(self) -> str:
         steps = ", ".join(f"{count} of {step}" for step, count in sorted(self.missing.items()))
-        return f"the record has no answer to requests that were made ({steps}): {self._remedy}"
+        return f"the record has no answer to requests with this input ({steps}): {self._remedy}"
 
 
-def _handler(server: LoopbackServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            sent = self.rfile.read(length)
-            if len(sent) < length:  # the client was killed, or gave up, before the end of its request
-                self.close_connection = True
-                return
-            try:
-                status, kind, body = server.reply_to(self.path, json.loads(sent))
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                if status >= 400:
-                    self.send_header("retry-after-ms", "1")  # clients try again at once
-                self.end_headers()
-                self.wfile.write(body)
-            except ConnectionError:  # the connection was closed by the answer or by the client
-                self.close_connection = True
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of http.server
-            """Log nothing."""
 
-    return Handler
+@cache
+def _prompt_digest(step: Step[Any, Any]) -> str:
+    prompt = [step.prompt.system, step.prompt.user, step.output.model_json_schema()]
+    return _digest(prompt)[:_PROMPT_DIGEST_CHARS]
+
+
+def _input_of(request: Request, step: Step[Any, Any]) -> list[Any]:
+    """Return the values in the user message of a step, and the number of the attempt: 0, or 1 for a repair."""
+    _, message, *repairs = request["messages"]
+    text = KNOWN_LINE.sub("", str(message.get("content")))
+    return [step.prompt.read_values(text) or text, len(repairs)]
+
+
+def _known_facts(request: Request) -> dict[int, str]:
+    """Return the stored facts in the request of a decision, by their numbers."""
+    texts: dict[int, str] = {}
+    for message in request["messages"]:
+        for match in KNOWN_LINE.finditer(str(message.get("content"))):
+            number, text = match.groups()
+            if number:
+                texts[int(number)] = text
+    return texts
+
+
+def _with_texts(answer: Any, texts: dict[int, str]) -> Any:
+    """Return an answer whose decisions refer to stored facts by text instead of number."""
+
+    def text_of(known: Any) -> Any:
+        return texts.get(known) if isinstance(known, int) else None
+
+    return _renamed(answer, text_of)
+
+
+def _with_numbers(answer: Any, texts: dict[int, str]) -> Any:
+    """Return an answer whose decisions refer to stored facts by number instead of text."""
+    numbers = {text: number for number, text in texts.items()}
+
+    def number_of(known: Any) -> Any:
+        return numbers.get(known) if isinstance(known, str) else known
+
+    return _renamed(answer, number_of)
+
+
+def _renamed(answer: Any, rename: Callable[[Any], Any]) -> Any:
+    """Return an answer with other references to stored facts; a reference to a missing fact is left out."""
+    decisions = answer.get("decisions") if isinstance(answer, dict) else None
+    if not isinstance(decisions, list) or not all(isinstance(decision, dict) for decision in decisions):
+        return answer
+    renamed = [{**decision, "known": _renamed_known(decision.get("known"), rename)} for decision in decisions]
+    return {**answer, "decisions": renamed}
+
+
+def _renamed_known(known: Any, rename: Callable[[Any], Any]) -> Any:
+    """Return the renamed entries of a list; a value that is no list stays as it is."""
+    if known is None:
+        return []
+    if not isinstance(known, list):
+        return known
+    renamed: list[Any] = []
+    for reference in known:
+        new = rename(reference) if isinstance(reference, int | str) else None
+        if new is not None:
+            renamed.append(new)
+    return renamed

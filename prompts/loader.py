@@ -1,6 +1,7 @@
 """A model step: its prompt, read from a Markdown file, and the types of what it takes and answers."""
 
 import re
+from functools import cache
 from importlib.resources import files
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,6 +13,8 @@ from mnemic.state.model_settings import Tier
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _PART = re.compile(r"\{\{#(\w+)\}\}\n(.*?)\{\{/\1\}\}\n", re.DOTALL)
+#: The begin or the end of a part, or a slot.
+_MARK = re.compile(r"\{\{#(?P<begin>\w+)\}\}\n|\{\{/(?P<end>\w+)\}\}\n|\{\{(?P<slot>\w+)\}\}")
 _HEADING = re.compile(r"^# (\w+)\n", re.MULTILINE)
 _ITEM = re.compile(r"(?:^|\n+)- (\w+): ")
 
@@ -71,6 +74,13 @@ class Prompt(NamedTuple):
         system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in given)
         return system, user
 
+    def read_values(self, user: str) -> dict[str, str] | None:
+        """Return the values in a rendered user text, empty ones included, or None if it has another template."""
+        match = _pattern(self.user).fullmatch(user)
+        if match is None:
+            return None
+        return match.groupdict(default="")
+
 
 class Step(NamedTuple, Generic[In, Out]):
     """A job that a language model does for a graph; `mnemic.models.offline.steps` has a rule of its prompt's name."""
@@ -119,6 +129,26 @@ def load_texts(name: str) -> dict[str, tuple[str, dict[str, str]]]:
         text, *pairs = _ITEM.split(section)
         texts[heading] = (text, dict(zip(pairs[::2], pairs[1::2], strict=True)))
     return texts
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    """Return a pattern with a group for each slot of a template."""
+    pattern, end = "", 0
+    slots: set[str] = set()
+    for mark in _MARK.finditer(template):
+        pattern += re.escape(template[end : mark.start()])
+        end = mark.end()
+        if mark["begin"]:
+            pattern += "(?:"
+        elif mark["end"]:
+            pattern += ")?"
+        elif mark["slot"] in slots:
+            pattern += f"(?P={mark['slot']})"
+        else:
+            slots.add(mark["slot"])
+            pattern += f"(?P<{mark['slot']}>.*?)"
+    return re.compile(pattern + re.escape(template[end:]), re.DOTALL)
 
 
 def _source(name: str) -> str:

@@ -39,7 +39,8 @@ def main() -> None:
         replay = stack.enter_context(server) if server else None
         report = make_report(asyncio.run(form_corpus(replay)))
     if replay:
-        listings = [("Summary", report.summary()), *_lists(report), *judging.sections(report, replay.exchanges)]
+        listings = [("Recorded with another prompt", replay.notes())] if replay.other_prompts else []
+        listings += [("Summary", report.summary()), *_lists(report), *judging.sections(report, replay.exchanges)]
     else:
         listings = _listings(report, missed=arguments.missed, found=arguments.found)
     _show(report, listings, None if arguments.list else 1000)

@@ -9,8 +9,9 @@ from xml.sax.saxutils import unescape
 from benchmarks.corpus.forming import Formed
 from benchmarks.corpus.matching import expectations, matches, says
 from benchmarks.corpus.report import Report
-from mnemic.models.replay import Exchange, Request
-from mnemic.prompts.extraction import DecideOutput
+from mnemic.models.loopback import Request
+from mnemic.models.replay import Exchange
+from mnemic.prompts.extraction import DECIDE
 from mnemic.service.cli.talks import Talks
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import Memory
@@ -145,7 +146,7 @@ def _sessions(report: Report) -> list[str]:
 
 def _decision_lines(exchanges: Exchanges) -> list[str]:
     """The lines of new and known facts; those of the context begin with a dash."""
-    asked = [_text(request) for request, one in exchanges if one.step == DecideOutput.__name__]
+    asked = [_text(request) for request, one in exchanges if one.step == DECIDE.prompt.name]
     return [line for text in asked for line in text.splitlines() if not line.startswith("-")]
 
 

@@ -151,7 +151,8 @@ def main() -> None:
     with ExitStack() as stack:
         server = chosen(arguments, arguments.record or record_of("pairs"))
         found = asyncio.run(decided(stack.enter_context(server) if server else None))
-    for line in [*_lines("decide", found), *_lines("correct", asyncio.run(corrected(embedder="minilm")))]:
+    notes = server.notes() if server else []
+    for line in [*notes, *_lines("decide", found), *_lines("correct", asyncio.run(corrected(embedder="minilm")))]:
         print(line)  # noqa: T201
 
 

@@ -10,12 +10,13 @@ from typing import Any, Final, Literal
 
 import httpx
 
-from mnemic.models.replay import Exchange, Replay, Request, exchange, read_record
+from mnemic.models.loopback import Request
+from mnemic.models.replay import Exchange, Replay, exchange, read_record
 from mnemic.service.cli.talks import Talks
 from mnemic.state.files import open_private
 
 FOLDER: Final = Path(__file__).parent / "recorded"
-_REMEDY: Final = "prompts or conversations have changed. Record anew with --record-from URL, see recorded/README.md"
+_REMEDY: Final = "conversations or settings have changed. Record anew with --record-from URL, see recorded/README.md"
 #: An endpoint may be a person.
 _SECONDS: Final = 6 * 3600
 
@@ -52,6 +53,13 @@ class Recorder(Replay):
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "model_timeout_seconds": _SECONDS, "lease_seconds": _SECONDS}
+
+    def find(self, wanted: Exchange) -> Exchange | None:
+        """Return the recorded answer for a request, or None if it was recorded with another prompt."""
+        recorded = super().find(wanted)
+        if recorded is None or recorded.prompt != wanted.prompt:
+            return None
+        return recorded
 
     def _ask(self, asked: Exchange, request: Request) -> dict[str, Any]:
         key = {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from mnemic.models.replay import Exchange, Request
-from mnemic.prompts.extraction import DecideOutput
+from mnemic.models.loopback import Request
+from mnemic.models.replay import Exchange
+from mnemic.prompts.extraction import DECIDE
 
 _SCOPES: Final = ("user", "group", "agent")
 _EVENTS: Final = ("ADD", "ADD", "UPDATE", "DELETE", "NONE")
@@ -35,11 +36,11 @@ class Weak:
         if min(random.random(), stuck.random()) < 0.1:
             return {"role": "assistant", "content": _LOOP}
         answer = json.loads(json.dumps(self._nearest(asked)))
-        if asked.step == DecideOutput.__name__:
+        if asked.step == DECIDE.prompt.name:
             answer = {"decisions": list(_decisions(answer.get("decisions") or [], random))}
         elif isinstance(answer, dict):
             answer = _weakened(answer, random)
-        return Exchange("", "", "", answer).message(request)
+        return Exchange("", "", "", "", answer).message(request)
 
     def _nearest(self, asked: Exchange) -> Any:
         of_step = [one for one in self._record if one.step == asked.step]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.pairs.dataset import Pair, load_answers
 from mnemic.memory.runtime.new_memories import new_memory
-from mnemic.models.replay import LoopbackServer, Request, Response, completion
+from mnemic.models.loopback import LoopbackServer, Request, Response, completion
 from mnemic.prompts.background.judge_pairs import PairVerdict
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key

@@ -18,7 +18,7 @@ from mnemic.state.identity import Identity
 #: Turns of each person that are measured, at most and at least.
 _MOST, _LEAST = 12, 5
 _ASKS = "Do you remember what I told you about that?"
-_REMEDY = "prompts or conversations have changed; record anew as benchmarks/corpus/recorded/README.md tells"
+_REMEDY = "conversations or settings have changed; record anew as benchmarks/corpus/recorded/README.md tells"
 #: More than any thread here has: what is formed meanwhile would change the standing part.
 _NEVER = 10**6
 

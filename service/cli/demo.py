@@ -4,12 +4,11 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -27,6 +26,7 @@ from mnemic.service.cli.terminal import (
     plain,
     progress,
     report,
+    say,
     show,
     table,
     verbatim,
@@ -36,12 +36,15 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import Memory
 
+if TYPE_CHECKING:
+    from mnemic.models.replay import Replay
+
 #: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
 _TEXT_CHARS = 420
 _LINE_CHARS = 180
-#: What whoever sees it can do about a record that does not fit.
-_RECORD_ANEW = "its prompts or conversations are no longer these. Run `mnemic demo` without it, or record anew as \
-benchmarks/corpus/recorded/README.md tells"
+#: Remedy for a record that does not fit.
+_RECORD_ANEW = "conversations or settings have changed. Run `mnemic demo` without --recorded, or record anew: see \
+benchmarks/corpus/recorded/README.md"
 #: Results, contradictions and facts that are shown; of more there is the number.
 _RESULTS = 3
 _CHANGES = 8
@@ -96,9 +99,13 @@ async def demo(directory: Directory = None, recorded: AsRecorded = False, as_jso
     came of a conversation.
     """
     talks = Talks(directory)
-    with ExitStack() as stack:
-        settings = _recorded_settings(stack, talks) if recorded else {}
-        found = await _run(talks, settings, quiet=as_json)
+    if recorded:
+        with _open_record(talks) as replay:
+            found = await _run(talks, replay.settings(), quiet=as_json)
+        for note in replay.notes():
+            say(note)
+    else:
+        found = await _run(talks, {}, quiet=as_json)
     report(found, _describe(found), as_json=as_json)
     if not as_json and not recorded and talks.record.exists():
         show(
@@ -111,12 +118,12 @@ async def demo(directory: Directory = None, recorded: AsRecorded = False, as_jso
 # -- what is formed and asked
 
 
-def _recorded_settings(stack: ExitStack, talks: Talks) -> dict[str, Any]:
-    from mnemic.models.replay import Replay, read_record  # a server's imports, for those who want it
+def _open_record(talks: Talks) -> "Replay":
+    from mnemic.models.replay import Replay, read_record  # the imports of a server, which other runs do not need
 
     if not talks.record.exists():
         raise InvalidInputError(f"no answers were recorded for these conversations: {talks.record} is missing")
-    return stack.enter_context(Replay(read_record(talks.record), _RECORD_ANEW)).settings()
+    return Replay(read_record(talks.record), _RECORD_ANEW)
 
 
 async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:

@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
 from mnemic.models.chat import ChatModels, name_of
-from mnemic.models.replay import refusal
+from mnemic.models.loopback import refusal
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_answer
 from mnemic.state.errors import ConfigurationError, ModelError

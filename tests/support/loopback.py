@@ -21,9 +21,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mnemic.models.replay import LoopbackServer, Response, completion, refusal
-from mnemic.models.replay import Request as Request
-from mnemic.models.replay import schema_name as schema_name
+from mnemic.models.loopback import LoopbackServer, Response, completion, refusal
+from mnemic.models.loopback import Request as Request
+from mnemic.models.loopback import schema_name as schema_name
 
 
 def offered(request: Request) -> list[str]:

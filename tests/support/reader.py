@@ -10,12 +10,11 @@ from pydantic import BaseModel
 from benchmarks.corpus.forming import sessions
 from benchmarks.corpus.matching import Expected, expectations, matches
 from benchmarks.corpus.pairs import pairs
-from mnemic.models.replay import Exchange, Request
+from mnemic.models.loopback import Request
+from mnemic.models.replay import Exchange
+from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION
+from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_REFLECTIONS
 from tests.support.scripted import (
-    CONSOLIDATION,
-    DECISIONS,
-    FACTS,
-    REFLECTIONS,
     consolidation,
     decision,
     decisions,
@@ -33,10 +32,10 @@ def answered(asked: Exchange, request: Request) -> dict[str, Any]:
     """The message for a request; of a session of which nothing is expected there is nothing to keep."""
     wanted = [one for one in expectations()[0] if one.session == asked.session]
     made: dict[str, Callable[[], BaseModel]] = {
-        FACTS: lambda: facts(*(_draft(one) for one in wanted)),
-        DECISIONS: lambda: _decided(request),
-        REFLECTIONS: lambda: reflections(**_reflected(wanted)),
-        CONSOLIDATION: lambda: consolidation(f"What was told until {asked.session}."),
+        EXTRACT_FACTS.prompt.name: lambda: facts(*(_draft(one) for one in wanted)),
+        DECIDE.prompt.name: lambda: _decided(request),
+        EXTRACT_REFLECTIONS.prompt.name: lambda: reflections(**_reflected(wanted)),
+        WRITE_CONSOLIDATION.prompt.name: lambda: consolidation(f"What was told until {asked.session}."),
     }
     return {"role": "assistant", "content": made[asked.step]().model_dump_json()}
 
@@ -70,8 +69,8 @@ def pairs_answered(asked: Exchange, request: Request) -> dict[str, Any]:
     texts = [pair.new or f"{name} told of number {number}." for number, pair in enumerate(given)]
     drafts = [fact(text, number, subject=name) for number, text in enumerate(texts, start=1)]
     made: dict[str, Callable[[], BaseModel]] = {
-        FACTS: lambda: facts(*drafts),
-        DECISIONS: lambda: _closing(request, {pair.old: pair.new for pair in given if pair.closes}),
+        EXTRACT_FACTS.prompt.name: lambda: facts(*drafts),
+        DECIDE.prompt.name: lambda: _closing(request, {pair.old: pair.new for pair in given if pair.closes}),
     }
     return {"role": "assistant", "content": made[asked.step]().model_dump_json()}
 

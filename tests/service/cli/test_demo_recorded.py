@@ -1,6 +1,8 @@
 """`mnemic demo --recorded` shows what a language model once answered, and nothing where that no longer fits."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,23 @@ def test_the_answers_are_given_again_without_a_model_and_the_first_line_says_so(
     # and whoever sees the other one is told of it, unless a program reads
     assert "mnemic demo --recorded" in mnemic("demo", talk.parent).stdout.splitlines()[-1]
     json.loads(mnemic("demo", talk.parent, "--json").stdout)
+
+
+_OTHER_PROMPT = """
+from mnemic.prompts import loader
+source = loader._source
+loader._source = lambda name: source(name).replace("A fact\\n", "A fact:\\n").replace("Categories:", "Categories::")
+from mnemic.service.cli.app import main
+main()
+"""
+
+
+def test_answers_of_another_prompt_are_replayed_with_a_note(mnemic: Command, talk: Path) -> None:
+    command = [sys.executable, "-c", _OTHER_PROMPT, "demo", str(talk.parent), "--recorded"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "extract_facts: 1 of the answers were recorded with another prompt" in result.stderr
+    assert "extract_reflections" not in result.stderr
+    assert BEES in " ".join(result.stdout.split())
 
 
 def test_what_was_said_otherwise_has_no_recorded_answer(mnemic: Command, talk: Path) -> None:
