@@ -1,25 +1,51 @@
-"""The words by which memories, messages and what is done with them are told apart, and what calls of models used."""
+"""Kinds, states, roles, events and reasons, each in one list; and the usage of models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Final, Literal, get_args
 
 #: In the order in which they are listed.
 Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insight", "procedure", "journal"]
-ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+#: Kinds that are always in context; a reflection until it is absorbed.
+CONTEXT_KINDS: Final[tuple[Kind, ...]] = ("core", "consolidation", "reflection")
+#: Kinds that a refinement merges.
+MERGEABLE_KINDS: Final[tuple[Kind, ...]] = ("core", "reflection")
+#: Kinds that every search includes; a reflection once it is absorbed.
+SEARCHED_KINDS: Final[tuple[Kind, ...]] = ("reflection", "fact", "episode", "insight")
+#: Kinds that a search includes if their category is requested.
+KINDS_ON_REQUEST: Final[Mapping[str, Kind]] = MappingProxyType({"procedural": "procedure", "journal": "journal"})
+#: Kinds with an entry in the search index.
+INDEXED_KINDS: Final[tuple[Kind, ...]] = (*SEARCHED_KINDS, *KINDS_ON_REQUEST.values())
+#: Kind of a search result: a memory's, or a message that was kept as a source.
+ResultKind = Kind | Literal["message"]
 State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
+STATES: Final[tuple[State, ...]] = get_args(State)
 Provenance = Literal["asserted", "inferred", "consolidated"]
-#: An attachment is what came with a message and was not typed, such as a file: the words of no speaker.
+PROVENANCES: Final[tuple[Provenance, ...]] = get_args(Provenance)
+#: An attachment came with a message and was not typed, such as a file: it has no author.
 Role = Literal["user", "assistant", "tool", "other", "attachment"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 SearchType = Literal["hybrid", "semantic", "text"]
-#: Facts, decisions and reflections in turn, or observations in one call.
+#: `sequential` extracts facts, decisions and reflections in turn; `single` extracts observations in one call.
 Extraction = Literal["sequential", "single"]
-#: `merged_from` and `propagated_from` tell where a memory comes from, `related_to` what lies near it; `same_as` leads
-#: to what went because it says exactly the same.
+#: `merged_from`, `propagated_from` and `drawn_from` lead to the sources of a memory, `related_to` to similar memories,
+#: `same_as` to removed exact duplicates.
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from", "drawn_from"]
-#: Why a formation runs.
+RELATION_TYPES: Final[tuple[RelationType, ...]] = get_args(RelationType)
+#: Events of the history that are announced to agents; the other events change nothing that an agent reads.
+HistoryEventName = Literal[
+    "ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"
+]
+EVENTS: Final[tuple[HistoryEventName, ...]] = get_args(HistoryEventName)
+#: Work that needs a lease.
+Work = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
+WORK: Final[tuple[Work, ...]] = get_args(Work)
+#: Reason for a formation.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
-#: Not strftime's: those follow the locale of the host application.
+#: Names in English; those of strftime follow the locale of the host application.
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -27,13 +53,13 @@ MONTHS = (
 
 
 def long_date(moment: datetime) -> str:
-    """`8 May 2026`."""
+    """Return a date such as `8 May 2026`."""
     return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens that one step used, over all its calls."""
+    """Tokens of one step, over all its calls."""
 
     step: str
     model: str
@@ -41,18 +67,18 @@ class Usage:
     tier: str = ""
     calls: int = 0
     input_tokens: int = 0
-    #: Of these, what the provider had in its cache.
+    #: Input tokens that the provider had in its cache.
     cached_tokens: int = 0
     output_tokens: int = 0
-    #: Calls whose tokens the provider, or its client, did not tell.
+    #: Calls without reported tokens.
     unreported_calls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DailyUsage(Usage):
-    """What an agent's step used on one day."""
+    """Tokens of an agent's step on one day."""
 
-    #: In UTC.
+    #: Day in UTC.
     day: date
-    #: US dollars by today's prices; None: the settings name none for the model, or tokens were not told.
+    #: US dollars by today's prices; None if the settings have no price of the model, or tokens were not reported.
     cost: float | None = None

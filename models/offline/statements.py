@@ -1,10 +1,7 @@
-"""Find plain statements of people about themselves: whole main clauses that the table (attributes.txt) lists.
-
-The table is read once.
-"""
+"""Find plain statements of people about themselves: whole main clauses that the table attributes.txt lists."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
@@ -20,8 +17,8 @@ from mnemic.prompts.conversation import Line
 TOPICS = frozenset({"topic", "kin", "owned"})
 #: Slots that are matched and not kept.
 _PASSED_OVER = frozenset({"recently", "month"})
-#: Words that may follow a verb or end a clause; the second group only for attributes with several values.
-_BESIDE = ("now|currently|still|just|recently|really|actually", "|also")
+#: Words that may follow a verb or end a clause; the second text only for attributes with several values.
+_AFTER_VERB = ("now|currently|still|just|recently|really|actually", "|also")
 _AT_END = (
     "now|these days|nowadays|currently|at the moment|by the way|please|thanks",
     "|also|too|as well|very much|a lot",
@@ -67,9 +64,9 @@ class Rule(NamedTuple):
     """One row of the table: patterns of a statement about oneself, and the sentence to store."""
 
     attribute: str
-    #: A person has one value of it at a time.
+    #: Whether a person has one value of it at a time.
     is_single: bool
-    #: It ends a value.
+    #: Whether it ends a value.
     is_end: bool
     category: str
     importance: int
@@ -82,26 +79,28 @@ class Rule(NamedTuple):
 def rules() -> tuple[Rule, ...]:
     """Return the rows of the table, in order."""
     slots: dict[str, str] = {}
-    found: list[Rule] = []
+    rows: list[Rule] = []
     text = resources.files(__package__).joinpath("attributes.txt").read_text("utf-8")
     for block in re.split(r"\n+(?! )", re.sub(r"(?m)^#.*\n", "", text).strip()):
-        head, *rest = (line.strip() for line in block.splitlines())
+        head, *rest = map(str.strip, block.splitlines())
         if slot := re.match(r"<(\w+)> = ", head):
             shape = head[slot.end() :] + "".join(rest)
             slots[slot[1]] = re.sub(r"\b[CW]\b", lambda word: _WORDS[word[0]], shape)
         else:
-            found.append(_rule(head, rest, slots))
-    return tuple(found)
+            rows.append(_rule(head, rest, slots))
+    return tuple(rows)
 
 
 def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
-    attribute, count, kind, sentence = (column.strip() for column in head.split("|"))
+    attribute, count, kind, sentence = map(str.strip, head.split("|"))
     category, importance = kind.split()
     is_single, is_end = count.endswith("one"), count.startswith("end")
-    beside, at_end = (words[0] if is_single else "".join(words) for words in (_BESIDE, _AT_END))
-    patterns = []
+    after_verb, at_end = _AFTER_VERB[0], _AT_END[0]
+    if not is_single:
+        after_verb, at_end = "".join(_AFTER_VERB), "".join(_AT_END)
+    patterns: list[re.Pattern[str]] = []
     for clause in clauses:
-        shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: rf"{start[0]}(?:(?:{beside}) )?", clause)
+        shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: f"{start[0]}(?:(?:{after_verb}) )?", clause)
         patterns.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
     stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(re.escape(sentence[len("<who>") :]), slots))
     return Rule(attribute, is_single, is_end, category, int(importance), sentence, stored, tuple(patterns))
@@ -112,7 +111,9 @@ def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
 
     def group(slot: re.Match[str]) -> str:
         shape = _with_slots(slots[slot[1]], slots)
-        return f"(?:{shape})" if slot[1] in _PASSED_OVER else f"(?P<{slot[1]}>{shape})"
+        if slot[1] in _PASSED_OVER:
+            return f"(?:{shape})"
+        return f"(?P<{slot[1]}>{shape})"
 
     return re.sub(r"<(\w+)>", group, pattern)
 
@@ -121,96 +122,162 @@ class Statement(NamedTuple):
     """A statement about a person that matched a row of the table."""
 
     rule: Rule
-    who: str
+    #: Name of the person.
+    subject: str
     topic: str
     value: str
-    #: The number of its message; 0 for a stored sentence.
+    #: Number of its message; 0 for a stored sentence.
     message: int = 0
 
     @property
     def text(self) -> str:
         """Return the sentence in the third person."""
-        filled = {"who": self.who, **dict.fromkeys(TOPICS, self.topic)}
+        filled = {"who": self.subject, **dict.fromkeys(TOPICS, self.topic)}
         return re.sub(r"<(\w+)>", lambda slot: filled.get(slot[1], self.value), self.rule.sentence)
+
+    @property
+    def attribute_key(self) -> tuple[str, str, str]:
+        """Return the attribute with its subject and topic, for comparison with another statement."""
+        return self.rule.attribute, self.subject.casefold(), self.topic.casefold()
 
     def contradicts(self, older: "Statement") -> bool:
         """Return whether it replaces an older one: another single value, or the end of the same value."""
-        ours, theirs = ((given.rule.attribute, given.who.casefold(), given.topic.casefold()) for given in (self, older))
-        if ours != theirs:
+        if self.attribute_key != older.attribute_key:
             return False
+        is_same_value = self.value.casefold() == older.value.casefold()
         if self.rule.is_end != older.rule.is_end:
-            return self.value.casefold() == older.value.casefold()
-        return self.rule.is_single and not self.rule.is_end and self.value.casefold() != older.value.casefold()
+            return is_same_value
+        return self.rule.is_single and not self.rule.is_end and not is_same_value
+
+
+class _Reading:
+    """Statements of a conversation, as its messages are read in order."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        #: Statements of the last sentence of each speaker.
+        self._last: dict[str, list[Statement]] = {}
+
+    def read(self, sentence: str, line: Line) -> None:
+        """Add the statements of a sentence; remove those that it replaces, revokes or puts in doubt."""
+        is_question = sentence.endswith("?")
+        statements: list[Statement] = []
+        if not is_question:
+            statements = _clauses(sentence, line)
+        if not statements and _TAKES_BACK.match(sentence):
+            revoked = self._last.get(line.speaker, [])
+            self._keep(lambda old: old not in revoked)
+        for statement in statements:
+            self._add(statement)
+        self._last[line.speaker] = statements
+        if not statements and not is_question and _OF_ONESELF.search(sentence):
+            words = content_tokens(sentence)
+            self._keep(lambda old: old.subject != line.speaker or not content_tokens(old.value) & words)
+
+    def _add(self, new: Statement) -> None:
+        self._keep(lambda old: not new.contradicts(old))
+        if all(new.text != old.text for old in self.statements):
+            self.statements.append(new)
+
+    def _keep(self, condition: Callable[[Statement], bool]) -> None:
+        self.statements = [old for old in self.statements if condition(old)]
 
 
 def spoken(lines: Sequence[Line]) -> list[Statement]:
     """Return the statements of users about themselves, in order, without repeated, replaced and revoked ones."""
-    found: list[Statement] = []
-    before: dict[str, list[Statement]] = {}
+    reading = _Reading()
     for line in lines:
-        own = list(_sentences(line)) if line.role == "user" else []
-        if any(_UNSURE.search(sentence) for sentence in own if not sentence.endswith("?")):
+        if line.role != "user":
             continue
-        for sentence in own:
-            new = [] if sentence.endswith("?") else _clauses(sentence, line)
-            if not new and _TAKES_BACK.match(sentence):
-                found = [old for old in found if old not in before.get(line.speaker, [])]
-            for statement in new:
-                found = [old for old in found if not statement.contradicts(old)]
-                if all(statement.text != old.text for old in found):
-                    found.append(statement)
-            before[line.speaker] = new
-            if not new and _OF_ONESELF.search(sentence) and not sentence.endswith("?"):
-                words = content_tokens(sentence)
-                found = [old for old in found if old.who != line.speaker or not content_tokens(old.value) & words]
-    return found
+        written = list(_sentences(line))
+        if not _is_unsure(written):
+            for sentence in written:
+                reading.read(sentence, line)
+    return reading.statements
+
+
+def _is_unsure(written: Sequence[str]) -> bool:
+    for sentence in written:
+        if not sentence.endswith("?") and _UNSURE.search(sentence):
+            return True
+    return False
 
 
 @lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others
 def stored(sentence: str) -> Statement | None:
-    """Match a sentence in the third person with the row that writes it; None if there is no such row."""
-    matches = ((rule, rule.stored.fullmatch(sentence)) for rule in rules() if len(sentence) <= 2 * _MAX_CHARS)
-    found = (_statement(rule, match, match["who"]) for rule, match in matches if match)
-    # `Ana no longer` is no name: of two readings, the one with the shorter subject is right
-    return min((statement for statement in found if statement), key=lambda read: len(read.who), default=None)
+    """Return the statement that a sentence in the third person stores, or None if no row has such a sentence."""
+    if len(sentence) > 2 * _MAX_CHARS:
+        return None
+    shortest: Statement | None = None
+    for rule in rules():
+        match = rule.stored.fullmatch(sentence)
+        statement = _statement(rule, match, match["who"]) if match else None
+        # `Ana no longer` is no name: of two readings, the one with the shorter subject is right
+        if statement and (shortest is None or len(statement.subject) < len(shortest.subject)):
+            shortest = statement
+    return shortest
 
 
 def _sentences(line: Line) -> Iterator[str]:
     """Return the sentences of a message, up to the first sign of quoted or forwarded text."""
-    own, *others = _OTHERS.split(QUOTED.sub(_QUOTATION, line.content.replace("’", "'")), maxsplit=1)
-    for written in (own + _QUOTATION * bool(others)).splitlines():
+    typed, *others = _OTHERS.split(QUOTED.sub(_QUOTATION, line.content.replace("’", "'")), maxsplit=1)
+    if others:
+        typed += _QUOTATION
+    for written in typed.splitlines():
         if not written.lstrip().startswith((">", "|")):
             yield from sentences(written)
 
 
 def _clauses(sentence: str, line: Line) -> list[Statement]:
-    """Return the statements of a sentence; none if one of its clauses matches no row."""
+    """Return the statements of a sentence, or an empty list if one of its clauses matches no row."""
     text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
-    for joint in _JOINTS if len(text) <= _MAX_CHARS else ():
-        first, *others = (part.strip() for part in joint.split(text))
-        found = [_clause(first, line), *(_clause(part, line) or _clause(f"I {part}", line) for part in others)]
-        if all(found):
-            return [statement for statement in found if statement]
+    if len(text) > _MAX_CHARS:
+        return []
+    for joint in _JOINTS:
+        if statements := _joined_clauses(joint.split(text), line):
+            return statements
     return []
+
+
+def _joined_clauses(parts: Sequence[str], line: Line) -> list[Statement]:
+    """Return a statement for each part of a sentence, or an empty list if a part matches no row."""
+    statements: list[Statement] = []
+    for part in map(str.strip, parts):
+        statement = _clause(part, line)
+        if statement is None and statements:
+            statement = _clause(f"I {part}", line)
+        if statement is None:
+            return []
+        statements.append(statement)
+    return statements
 
 
 def _clause(text: str, line: Line) -> Statement | None:
     text = re.sub(r"\w+'\w+", lambda word: _SHORT.get(word[0].lower(), word[0]), text)
     text = _ANYMORE.sub(r"\1 no longer \2", text)
-    matches = ((rule, clause.fullmatch(text)) for rule in rules() for clause in rule.clauses)
-    found = (_statement(rule, match, line.speaker, line.number) for rule, match in matches if match)
-    return next((statement for statement in found if statement), None)
+    for rule in rules():
+        for clause in rule.clauses:
+            match = clause.fullmatch(text)
+            statement = _statement(rule, match, line.speaker, line.number) if match else None
+            if statement:
+                return statement
+    return None
 
 
-def _statement(rule: Rule, match: re.Match[str], who: str, message: int = 0) -> Statement | None:
-    slots = {name: text for name, text in match.groupdict().items() if name != "who"}
-    topic = next((text for name, text in slots.items() if name in TOPICS), "")
-    value = next((text for name, text in slots.items() if name not in TOPICS), "")
-    open_words = " ".join(text for name, text in slots.items() if name in _OPEN).lower()
+def _statement(rule: Rule, match: re.Match[str], subject: str, message: int = 0) -> Statement | None:
+    """Return the statement of a match, or None if it names nothing or is no text that can be stored."""
+    slots = match.groupdict()
+    slots.pop("who", None)
+    topic = next((slots[name] for name in slots if name in TOPICS), "")
+    value = next((slots[name] for name in slots if name not in TOPICS), "")
     if "act" in slots:
-        value = re.sub(r"\b(me|my)\b", lambda word: who if word[1] == "me" else f"{who}'s", value)
-    if value.casefold() == who.casefold() or _EMPTY_WORDS & set(re.findall(r"[\w'-]+", open_words)):
+        forms = {"me": subject, "my": f"{subject}'s"}
+        value = re.sub(r"\b(?:me|my)\b", lambda word: forms[word[0]], value)
+    open_words = " ".join(slots[name] for name in slots if name in _OPEN).lower()
+    if value.casefold() == subject.casefold() or _EMPTY_WORDS & set(re.findall(r"[\w'-]+", open_words)):
         return None
-    found = Statement(rule, who, topic, value, message)
-    checked = check_text(found.text, kind="reflection" if rule.category == "style" else "fact")
-    return found if checked.text == found.text else None
+    statement = Statement(rule, subject, topic, value, message)
+    checked = check_text(statement.text, kind="reflection" if rule.category == "style" else "fact")
+    if checked.text != statement.text:
+        return None
+    return statement

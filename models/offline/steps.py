@@ -1,8 +1,9 @@
 """The offline rules of each step: plain statements of people about themselves, and nothing in doubt."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from mnemic.memory.text.shape import MAX_TEXT_BYTES, count_tokens
 from mnemic.memory.text.sharing import imitates_prompt
@@ -27,83 +28,82 @@ from mnemic.prompts.extraction import (
     ShownFact,
 )
 from mnemic.prompts.refinement.refine import RefineInput
+from mnemic.state.kinds import MERGEABLE_KINDS
 from mnemic.state.refinement import MAX_CALLS, LedgerEntry, ToolCall, Turn
 
 
-def extract_facts(given: ExtractionInput) -> ExtractFactsOutput:
+def extract_facts(step_input: ExtractionInput) -> ExtractFactsOutput:
     """Return plain statements of people about themselves; the most important ones if there are too many."""
-    facts = [
-        FactDraft(**_draft(statement), subject=statement.who, scope="user", provenance="asserted")
-        for statement in _most_important(_facts(given.lines), given.limit)
-    ]
+    facts: list[FactDraft] = []
+    for statement in _most_important(_facts(step_input.lines), step_input.limit):
+        draft = FactDraft(**_draft(statement), subject=statement.subject, scope="user", provenance="asserted")
+        facts.append(draft)
     return ExtractFactsOutput(facts=facts, nothing_else=True)
 
 
-def decide(given: DecideInput) -> DecideOutput:
+def decide(step_input: DecideInput) -> DecideOutput:
     """Return ADD, NONE for a repeated fact, or DELETE for another value of the same single attribute."""
-    return DecideOutput(decisions=[_decision(fact) for fact in given.facts])
+    return DecideOutput(decisions=list(map(_decision, step_input.facts)))
 
 
-def judge_pairs(given: JudgePairsInput) -> JudgePairsOutput:
+def judge_pairs(step_input: JudgePairsInput) -> JudgePairsOutput:
     """Return APART, unless both facts give the same value, or different values, of the same single attribute."""
-    return JudgePairsOutput(verdicts=[_pair_verdict(pair) for pair in given.pairs])
+    return JudgePairsOutput(verdicts=list(map(_pair_verdict, step_input.pairs)))
 
 
-def extract_reflections(given: ExtractionInput) -> ExtractReflectionsOutput:
+def extract_reflections(step_input: ExtractionInput) -> ExtractReflectionsOutput:
     """Return lasting instructions; the rules draw no conclusions."""
-    user = [ReflectionDraft(**_draft(order)) for order in _orders(given.lines)]
+    user = [ReflectionDraft(**_draft(order)) for order in _orders(step_input.lines)]
     return ExtractReflectionsOutput(agent=[], group=[], user=user, session=[], episode="", nothing_else=True)
 
 
-def extract_observations(given: ExtractionInput) -> ExtractObservationsOutput:
+def extract_observations(step_input: ExtractionInput) -> ExtractObservationsOutput:
     """Return lasting instructions and facts; the most important ones if there are too many."""
-    kept = _most_important([*_orders(given.lines), *_facts(given.lines)], given.limit)
-    drafts = [ObservationDraft(**_draft(statement), scope="user") for statement in kept]
-    return ExtractObservationsOutput(observations=drafts, nothing_else=True)
+    statements = [*_orders(step_input.lines), *_facts(step_input.lines)]
+    observations: list[ObservationDraft] = []
+    for statement in _most_important(statements, step_input.limit):
+        observations.append(ObservationDraft(**_draft(statement), scope="user"))
+    return ExtractObservationsOutput(observations=observations, nothing_else=True)
 
 
-def write_consolidation(given: WriteConsolidationInput) -> WriteConsolidationOutput:
+def write_consolidation(step_input: WriteConsolidationInput) -> WriteConsolidationOutput:
     """Return the sentences of the text and the reflections, each once, without those that are outdated.
 
-    A newer sentence replaces an older one, and is kept first if words are short.
+    A newer sentence replaces an older one. Newer sentences come first if the word limit is too small for all.
     """
-    kept: list[str] = []
-    ended = [row.content.rstrip(".").casefold() for row in given.outdated]
-    for text in [given.current, *(reflection.content for reflection in given.reflections)]:
-        for sentence in (found for line in text.splitlines() for found in sentences(line)):
-            if sentence not in kept and not any(old in sentence.casefold() for old in ended):
-                kept = [*(old for old in kept if not _replaces(sentence, old)), sentence]
     fitting: list[str] = []
-    for sentence in reversed(kept):
+    for sentence in reversed(_valid_sentences(step_input)):
         text = " ".join([sentence, *fitting])
-        if len(text.split()) <= given.word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
+        if len(text.split()) <= step_input.word_limit and len(text.encode()) <= MAX_TEXT_BYTES:
             fitting.insert(0, sentence)
     return WriteConsolidationOutput(text=" ".join(fitting))
 
 
-def propagate(given: PropagateInput) -> PropagateOutput:
+def propagate(step_input: PropagateInput) -> PropagateOutput:
     """Return no number: a table cannot decide which memories concern others."""
     return PropagateOutput(numbers=[])
 
 
-def insights(given: InsightsInput) -> InsightsOutput:
-    """Return no insight: nothing is concluded."""
+def insights(step_input: InsightsInput) -> InsightsOutput:
+    """Return no insight: the rules draw no conclusions."""
     return InsightsOutput(insights=[])
 
 
-def refine(given: RefineInput) -> Turn:
+def refine(step_input: RefineInput) -> Turn:
     """Return the next calls of the batch; none if it is done, and the completion after the last batch.
 
     The plan follows from the ledger at the beginning of the batch, so that a refused call is not repeated. Exact
-    duplicates are already removed. It stops at the target, or above it if the table finds no more.
+    duplicates are already removed. The plan stops at the target, or above it if the table has no more merges.
     """
-    made = [call.name for turn in given.turns for call in turn.calls]
-    merges = list(_merges(given.ledger, given.budget.now - given.budget.target))
+    merges = _merges(step_input.ledger, step_input.budget.now - step_input.budget.target)
     plan = [("consolidate_memories", merge) for merge in merges]
-    if given.batch == given.batches:
+    if step_input.batch == step_input.batches:
         plan.append(("complete_refinement", {"summary": f"{len(merges)} attributes, each said in one sentence."}))
-    calls = enumerate(plan[len(made) : len(made) + MAX_CALLS], start=len(made) + 1)
-    return Turn(calls=tuple(ToolCall(id=f"call_{number}", name=name, arguments=args) for number, (name, args) in calls))
+    begin = sum(len(turn.calls) for turn in step_input.turns)
+    calls: list[ToolCall] = []
+    for number, (name, arguments) in enumerate(plan[begin : begin + MAX_CALLS], start=begin + 1):
+        calls.append(ToolCall(id=f"call_{number}", name=name, arguments=arguments))
+    return Turn(calls=tuple(calls))
 
 
 def _facts(lines: Sequence[Line]) -> list[Statement]:
@@ -112,17 +112,25 @@ def _facts(lines: Sequence[Line]) -> list[Statement]:
 
 def _orders(lines: Sequence[Line]) -> list[Statement]:
     """Return lasting instructions; none among people alone (`you` is not the assistant), none in imitated prompts."""
-    speakers = {line.speaker for line in lines if line.role == "user"}
+    speakers: set[str] = set()
+    imitations: set[int] = set()
+    for line in lines:
+        if line.role == "user":
+            speakers.add(line.speaker)
+        if imitates_prompt(line.content):
+            imitations.add(line.number)
     if len(speakers) > 1 and all(line.role != "assistant" for line in lines):
         return []
-    imitations = {line.number for line in lines if imitates_prompt(line.content)}
-    orders = [statement for statement in spoken(lines) if statement.rule.category == "style"]
-    return [order for order in orders if order.message not in imitations]
+    orders: list[Statement] = []
+    for statement in spoken(lines):
+        if statement.rule.category == "style" and statement.message not in imitations:
+            orders.append(statement)
+    return orders
 
 
-def _most_important(found: Sequence[Statement], most: int) -> list[Statement]:
-    ranked = sorted(found, key=lambda statement: -statement.rule.importance)[: max(most, 0)]
-    return [statement for statement in found if statement in ranked]
+def _most_important(statements: Sequence[Statement], limit: int) -> list[Statement]:
+    ranked = sorted(statements, key=lambda statement: -statement.rule.importance)[: max(limit, 0)]
+    return [statement for statement in statements if statement in ranked]
 
 
 def _draft(statement: Statement) -> dict[str, Any]:
@@ -139,10 +147,13 @@ def _decision(fact: ShownFact) -> Decision:
     repeated = [known.number for known in fact.known if known.content == fact.content]
     if repeated:
         return Decision(fact=fact.number, reason="", event="NONE", known=repeated, text="")
-    earlier = [known for known in fact.known if known.dated <= fact.dated]
-    closed = [known.number for known in earlier if _replaces(fact.content, known.content)]
-    event: Literal["ADD", "DELETE"] = "DELETE" if closed else "ADD"
-    return Decision(fact=fact.number, reason="", event=event, known=closed, text=fact.content)
+    closed: list[int] = []
+    for known in fact.known:
+        if known.dated <= fact.dated and _replaces(fact.content, known.content):
+            closed.append(known.number)
+    if closed:
+        return Decision(fact=fact.number, reason="", event="DELETE", known=closed, text=fact.content)
+    return Decision(fact=fact.number, reason="", event="ADD", known=[], text=fact.content)
 
 
 def _pair_verdict(pair: ShownPair) -> PairVerdict:
@@ -161,22 +172,46 @@ def _replaces(new: str, old: str) -> bool:
     return bool(newer and older and newer.contradicts(older))
 
 
-def _merges(ledger: Sequence[LedgerEntry], wanted: int) -> Iterator[dict[str, Any]]:
+def _valid_sentences(step_input: WriteConsolidationInput) -> list[str]:
+    """Return the sentences of the text and the reflections that still hold, oldest first."""
+    ended = [row.content.rstrip(".").casefold() for row in step_input.outdated]
+    valid: list[str] = []
+    for text in [step_input.current, *(reflection.content for reflection in step_input.reflections)]:
+        for sentence in chain.from_iterable(map(sentences, text.splitlines())):
+            if sentence not in valid and not any(old in sentence.casefold() for old in ended):
+                valid = [old for old in valid if not _replaces(sentence, old)]
+                valid.append(sentence)
+    return valid
+
+
+def _merges(ledger: Sequence[LedgerEntry], surplus: int) -> list[dict[str, Any]]:
+    """Return arguments of merges that save tokens, until the surplus is saved."""
+    merges: list[dict[str, Any]] = []
     for group in _groups(ledger):
-        *others, last = {statement.value.casefold(): statement.value for _, statement in group}.values()
-        text = group[0][1]._replace(value=f"{', '.join(others)} and {last}" if others else last).text
+        text = _merged_text([statement for _, statement in group])
         saved = sum(entry.tokens for entry, _ in group) - count_tokens(text)
-        if wanted > 0 and saved > 0:
-            wanted -= saved
-            yield {"ids_to_merge": [entry.handle for entry, _ in group], "new_content": text}
+        if surplus > 0 and saved > 0:
+            surplus -= saved
+            merges.append({"ids_to_merge": [entry.handle for entry, _ in group], "new_content": text})
+    return merges
+
+
+def _merged_text(statements: Sequence[Statement]) -> str:
+    """Return one sentence with all values of an attribute, each once."""
+    values = {statement.value.casefold(): statement.value for statement in statements}
+    *others, last = values.values()
+    if others:
+        last = f"{', '.join(others)} and {last}"
+    return statements[0]._replace(value=last).text
 
 
 def _groups(ledger: Sequence[LedgerEntry]) -> list[list[tuple[LedgerEntry, Statement]]]:
     """Group memories on the same attribute of the same subject with the same readers."""
-    found: dict[tuple[object, ...], list[tuple[LedgerEntry, Statement]]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[tuple[LedgerEntry, Statement]]] = defaultdict(list)
     for entry in ledger:
-        given = stored(entry.content)
-        if given and not given.rule.is_single and not entry.protected and entry.kind in ("core", "reflection"):
-            seen_by = (entry.subject_user_id, entry.subject, entry.category, entry.private, entry.pinned)
-            found[given.rule.sentence, given.who.casefold(), given.topic.casefold(), *seen_by].append((entry, given))
-    return [group for group in found.values() if len(group) > 1]
+        statement = stored(entry.content)
+        if statement and not statement.rule.is_single and not entry.protected and entry.kind in MERGEABLE_KINDS:
+            readers = (entry.subject_user_id, entry.subject, entry.category, entry.private, entry.pinned)
+            key = (statement.rule.sentence, statement.subject.casefold(), statement.topic.casefold(), *readers)
+            groups[key].append((entry, statement))
+    return [group for group in groups.values() if len(group) > 1]
