@@ -23,7 +23,7 @@ from mnemic.state.formation import (
     UpdateRequest,
 )
 from mnemic.state.identity import AnyIdentity, HostId, Scope
-from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
+from mnemic.state.kinds import KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, MemoryFilters, MemoryQuery, Updates
 from mnemic.state.records import HistoryEvent, Memory, Message, SearchResult
 
@@ -83,7 +83,7 @@ class ExplicitMemory(MemoryBase):
     async def memories(
         self,
         identity: AnyIdentity,
-        kinds: Sequence[Kind] = ALL_KINDS,
+        kinds: Sequence[Kind] = KINDS,
         *,
         limit: Limit = 1000,
         with_closed: bool = False,

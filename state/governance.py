@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
-from mnemic.state.kinds import Kind, State
+from mnemic.state.kinds import Kind, ResultKind, State
 
 Problem = Literal[
     "hash", "chain", "gap", "head", "contents", "erased", "replay", "relation", "entry", "cut", "rewritten", "anchor"
@@ -209,7 +209,7 @@ class Concerned:
     """A memory or a message that an erasure would take, or leave."""
 
     id: UUID
-    kind: Kind | Literal["message"]
+    kind: ResultKind
     scope_key: str
     #: What it says, where that is the person's own to read.
     content: str | None

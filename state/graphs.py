@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from mnemic.state.consolidation import ConsolidationSnapshot
 from mnemic.state.formation import Coverage, DuplicateDraft, SimilarFact
-from mnemic.state.kinds import Extraction, FormationReason
+from mnemic.state.kinds import Extraction, FormationReason, LeasedWork
 from mnemic.state.query import BudgetTokens, Delta
 from mnemic.state.records import Message, NewMemory, ScopeContext, SearchResult, Supersession
 
@@ -31,8 +31,6 @@ Waits = Literal["leased", "backoff"]
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
-#: A retry takes messages that were set aside, apart from the pending ones.
-Work = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 
@@ -40,7 +38,7 @@ Text = Annotated[str, UntrackedValue]
 class Lease(NamedTuple):
     """A claim on one kind of work on one scope key."""
 
-    work: Work
+    work: LeasedWork
     scope_key: str
     #: The run that claims it.
     holder: UUID

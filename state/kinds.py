@@ -36,13 +36,11 @@ Extraction = Literal["sequential", "single"]
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from", "drawn_from"]
 RELATION_TYPES: Final[tuple[RelationType, ...]] = get_args(RelationType)
 #: Events of the history that are announced to agents; the other events change nothing that an agent reads.
-HistoryEventName = Literal[
-    "ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"
-]
-EVENTS: Final[tuple[HistoryEventName, ...]] = get_args(HistoryEventName)
-#: Work that needs a lease.
-Work = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
-WORK: Final[tuple[Work, ...]] = get_args(Work)
+ChangeEvent = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]
+EVENTS: Final[tuple[ChangeEvent, ...]] = get_args(ChangeEvent)
+#: Work of graphs that holds a lease. A retry forms quarantined messages, apart from the pending ones.
+LeasedWork = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
+LEASED_WORK: Final[tuple[LeasedWork, ...]] = get_args(LeasedWork)
 #: Reason for a formation.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 #: Names in English; those of strftime follow the locale of the host application.

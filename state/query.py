@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from mnemic.state.attribution import Attribution
 from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Scope
-from mnemic.state.kinds import Kind, Role, SearchType, State
+from mnemic.state.kinds import ChangeEvent, Kind, ResultKind, Role, SearchType, State
 
 #: Memories a search returns at most; a tool's default, which a model reads, and a method's.
 MAX_TOP_K = 100
@@ -88,7 +88,7 @@ class Candidate(NamedTuple):
     """What the search statement brings of one memory or message."""
 
     item_id: UUID
-    kind: Kind | Literal["message"]
+    kind: ResultKind
     category: str
     scope_key: str
     subject: str
@@ -127,11 +127,9 @@ class Candidate(NamedTuple):
 Links = Mapping[UUID, Sequence[tuple[UUID, float]]]
 
 
-#: History's events that are announced; the others change nothing that an agent reads.
-Event = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]
 Sign = Literal["+created", "↑updated", "↔merged", "~soft-deleted", "−deleted", "⟲restored"]
 #: Sign under which each event of the history is announced.
-SIGNS: Final[Mapping[Event, Sign]] = {
+SIGNS: Final[Mapping[ChangeEvent, Sign]] = {
     "ADD": "+created",
     "UPDATE": "↑updated",
     "SUPERSEDE": "↑updated",
@@ -155,7 +153,7 @@ class Change(NamedTuple):
     """One audited change of one memory."""
 
     revision: int
-    event: Event
+    event: ChangeEvent
     memory_id: UUID
     category: str
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
 from mnemic.state.attribution import is_shared
 from mnemic.state.identity import Scope, scope_key, split_scope_key
-from mnemic.state.kinds import Kind, Provenance, RelationType, Role, State
+from mnemic.state.kinds import Kind, Provenance, RelationType, ResultKind, Role, State
 
 #: Tag of what would be everybody's, had a person who teaches the agent said it; propagation looks at these.
 CANDIDATE: Final = "candidate"
@@ -283,7 +283,7 @@ class SearchResult:
     """One search result: a memory, or a message that was kept as a source."""
 
     item_id: UUID
-    kind: Kind | Literal["message"]
+    kind: ResultKind
     scope_key: str
     category: str
     #: Who it is about, or who said it.

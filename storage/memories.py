@@ -8,7 +8,7 @@ from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import ExactDuplicate, SimilarFact, UpdateRequest
-from mnemic.state.kinds import Kind, State
+from mnemic.state.kinds import CONTEXT_KINDS, INDEXED_KINDS, Kind, State
 from mnemic.state.records import ContextPart, Memory, NewMemory, Relation, ScopeContext, StaleMemory, Supersession
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes
@@ -16,12 +16,6 @@ from mnemic.storage.transaction import ScopedTransaction, array_text, half_vecto
 
 _SQL = load_statements("memories")
 _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
-#: Kinds that a search may return have an entry; the standing texts have none.
-INDEXED: frozenset[Kind] = frozenset({"fact", "reflection", "episode", "insight", "procedure", "journal"})
-
-#: Kinds that are always in context.
-STANDING: tuple[Kind, ...] = ("core", "consolidation", "reflection")
-
 #: States in which a memory is in context or searched.
 KEPT: tuple[State, ...] = ("active", "absorbed")
 
@@ -48,7 +42,7 @@ async def insert(
         "role": tx.identity.role,
         "run_id": run_id,
         "model": model,
-        "indexed_kinds": list(INDEXED),
+        "indexed_kinds": list(INDEXED_KINDS),
         "vectors": half_vectors(vectors.get(memory.id) for memory in memories),
     }
     return {memory_id for (memory_id,) in await tx.tuples(_SQL["insert"], values)}
@@ -167,12 +161,12 @@ async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str
     Raises:
         ConcurrentChangeError: it is not the version that was read.
     """
-    values = {"id": old.id, "version": old.version, "content": content, "draft": draft, "kinds": STANDING}
+    values = {"id": old.id, "version": old.version, "content": content, "draft": draft, "kinds": CONTEXT_KINDS}
     await _all_or_nothing(tx, "rewrite", values, 1)
 
 
 async def standing(
-    tx: ScopedTransaction, *, kinds: Sequence[Kind] = STANDING, always: Sequence[str] = (), most: int = 0
+    tx: ScopedTransaction, *, kinds: Sequence[Kind] = CONTEXT_KINDS, always: Sequence[str] = (), most: int = 0
 ) -> ContextPart:
     """What is always in context.
 

@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.graphs import Lease
+from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
-from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("refinements")
@@ -100,13 +100,13 @@ async def begin_act(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
 
 async def ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
     """The core memory of the transaction's scope key, oldest first, numbered from 1."""
-    rows = await tx.rows(dict, _SQL["ledger"], {"kinds": STANDING})
+    rows = await tx.rows(dict, _SQL["ledger"], {"kinds": CONTEXT_KINDS})
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
 async def find(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
-    values = {"query": query, "after": after, "before": before, "kinds": STANDING, "most": MAX_FOUND}
+    values = {"query": query, "after": after, "before": before, "kinds": CONTEXT_KINDS, "most": MAX_FOUND}
     return [memory_id for (memory_id,) in await tx.tuples(_SQL["find"], values)]
 
 

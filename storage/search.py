@@ -8,16 +8,13 @@ from pgvector import HalfVector
 
 from mnemic.memory.text.questions import quoted_phrases, straight_quotes
 from mnemic.state.identity import Scope, split_scope_key
+from mnemic.state.kinds import KINDS_ON_REQUEST, SEARCHED_KINDS
 from mnemic.state.query import Candidate, Links, MemoryQuery
 from mnemic.state.search import SearchSetup
 from mnemic.state.times import at_offset
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
-#: Kinds that any search looks through; reflections have an entry that counts once they are absorbed.
-_KINDS: Final = ("fact", "episode", "insight", "reflection", "message")
-#: Kinds that come only where their category is asked for by name.
-_ON_REQUEST: Final = {"procedural": "procedure", "journal": "journal"}
 #: Of what candidates are related to, so many of the closest are looked up; two at most come along.
 _COMPANIONS: Final = 20
 
@@ -40,7 +37,7 @@ async def search_candidates(
     question = "" if request.search_type == "semantic" else straight_quotes(request.query)
     scopes = get_args(Scope) if request.scopes is None else request.scopes
     wanted = tuple(key for key in tx.scope_keys if split_scope_key(key)[0] in scopes)
-    on_request = (kind for category, kind in _ON_REQUEST.items() if category in (request.categories or ()))
+    on_request = (kind for category, kind in KINDS_ON_REQUEST.items() if category in (request.categories or ()))
     filters, candidates = request.filters.model_dump(), setup.settings.search_candidates
     values = {
         **filters,
@@ -54,7 +51,7 @@ async def search_candidates(
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
         "scope_keys": array_text(tuple(map(tx.stored_key, wanted))),
-        "kinds": array_text((*_KINDS, *on_request)),
+        "kinds": array_text((*SEARCHED_KINDS, "message", *on_request)),
         "categories": array_text(tuple(categories)),
         "w_text": float(setup.weights.text),
         "w_meaning": float(setup.weights.meaning),

@@ -27,7 +27,7 @@ from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
 from mnemic.state.formation import Corrected, ProcedureRequest
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import CONTEXT_KINDS, Kind
 from mnemic.state.records import Memory, NewMemory, Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.transaction import ScopedTransaction
@@ -198,7 +198,7 @@ async def _shareable_sentence(
         NotCorrectedError: if the text may not have the old one's scope key.
     """
     scope = split_scope_key(old.scope_key)[0]
-    if old.kind in memories.STANDING and isinstance(caller, ModelCaller):
+    if old.kind in CONTEXT_KINDS and isinstance(caller, ModelCaller):
         # it is in the prompts of other people, so no conversation may write it
         scope = "user"
     draft = Draft(scope, text, old.category, private=old.private)

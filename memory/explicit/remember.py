@@ -20,7 +20,7 @@ from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import CONTEXT_KINDS, INDEXED_KINDS, Kind
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import history, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -154,7 +154,7 @@ async def prepare(resources: Resources, identity: Identity, new: NewMemory) -> P
     Raises:
         EmbeddingError: if a setting of the embedder is wrong.
     """
-    texts = [new.search_text] if new.kind in memories.INDEXED else []
+    texts = [new.search_text] if new.kind in INDEXED_KINDS else []
     resources = await with_agents_embedder(resources, identity)
     vectors = await embed_to_store(resources, texts, is_awaited=True)
     return PreparedMemory(resources=resources, memory=new, vectors=vectors)
@@ -192,7 +192,7 @@ async def store_unless_known(
 
 async def _require_kept_kind(resources: Resources, tx: ScopedTransaction, kind: Kind) -> None:
     """Raise InvalidInputError if the agent's settings switch off recall, and so formation, of this kind."""
-    switch = "always_in_context" if kind in memories.STANDING else "rag"
+    switch = "always_in_context" if kind in CONTEXT_KINDS else "rag"
     settings = resources.settings.overridden(await scopes.agent_settings(tx))
     if not getattr(settings, switch):
         raise InvalidInputError(f"this agent keeps no memory of the kind {kind}: its setting {switch} is off")

@@ -24,10 +24,10 @@ from mnemic.state.errors import (
 )
 from mnemic.state.governance import Operation, PastMemory, Plan, Rollback, RollbackOptions
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
 from mnemic.storage import history, refinements
-from mnemic.storage.memories import STANDING
 from mnemic.storage.transaction import ScopedTransaction
 
 #: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
@@ -143,7 +143,7 @@ async def as_of(
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         found = await history.as_of(scoped, key, moment, with_closed=with_closed)
-    return [memory for memory in found if allowlist.standing or memory.kind not in STANDING]
+    return [memory for memory in found if allowlist.standing or memory.kind not in CONTEXT_KINDS]
 
 
 async def as_of_blind(actor: Principal, key: str, moment: int | datetime, *, with_closed: bool) -> list[PastMemory]:

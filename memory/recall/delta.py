@@ -8,6 +8,7 @@ from uuid import UUID
 from mnemic.memory.text.shape import clip_text
 from mnemic.state.attribution import attribution_for
 from mnemic.state.identity import scope_key
+from mnemic.state.kinds import ChangeEvent
 from mnemic.state.query import (
     MAX_SENTENCE_LENGTH,
     MAX_TEXT_LENGTH,
@@ -16,7 +17,6 @@ from mnemic.state.query import (
     Change,
     Changes,
     Delta,
-    Event,
     Known,
     Sign,
 )
@@ -124,5 +124,5 @@ def _sign(end: UUID, own: Sequence[Change]) -> Sign:
     return SIGNS["RESTORE"] if last == "RESTORE" else SIGNS["UPDATE"]
 
 
-def _ids(own: Iterable[Change], *events: Event) -> set[UUID]:
+def _ids(own: Iterable[Change], *events: ChangeEvent) -> set[UUID]:
     return {change.memory_id for change in own if change.event in events}

@@ -20,7 +20,7 @@ from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.recall.memory_context import dated_text, memory_line
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import CONTEXT_KINDS, Kind
 from mnemic.state.query import MemoryQuery, Updates
 from mnemic.state.records import ContextPart, HistoryEvent, Memory, Message, ScopeContext, SearchResult
 from mnemic.state.search import SearchSetup
@@ -52,7 +52,7 @@ async def read_standing(scoped: ScopedTransaction, resources: Resources, allowli
     budget = resources.settings.standing_tokens
     part = await memories.standing(
         scoped,
-        kinds=memories.STANDING if allowlist.standing else (),
+        kinds=CONTEXT_KINDS if allowlist.standing else (),
         always=[name for name in resources.categories.always if name in allowlist.categories],
         most=budget // _MIN_TOKENS,
     )
@@ -258,7 +258,7 @@ async def list_memories(
         CategoryRefusedError: the role has no allowlist.
     """
     allowlist = resources.categories.of_role(identity.role)
-    readable = [kind for kind in kinds if allowlist.standing or kind not in memories.STANDING]
+    readable = [kind for kind in kinds if allowlist.standing or kind not in CONTEXT_KINDS]
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
 

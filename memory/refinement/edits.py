@@ -20,6 +20,7 @@ from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.refinement import answers, refusals
 from mnemic.prompts.refinement.tools import COMPLETE
 from mnemic.state.errors import RefinementRefusedError
+from mnemic.state.kinds import INDEXED_KINDS
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import memories, refinements
 from mnemic.storage.refinements import Original
@@ -106,7 +107,7 @@ async def update(session: RefinementSession, id: int, content: str) -> str:  # n
 async def _new_vector(session: RefinementSession, number: int, text: str) -> _NewVector | None:
     """Return the vector of a new text, or None if the memory is not searchable or may not be changed."""
     shown = session.shown.get(number)
-    if shown is None or shown.protected or shown.kind not in memories.INDEXED:
+    if shown is None or shown.protected or shown.kind not in INDEXED_KINDS:
         return None
     resources = await with_agents_embedder(session.resources, session.identity)
     (vector,) = await embed_to_store(resources, [search_text(shown.valid_from, shown.subject, text)])

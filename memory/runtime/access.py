@@ -8,6 +8,7 @@ from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
+from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory
 from mnemic.storage import memories
 
@@ -49,5 +50,5 @@ def is_visible(memory: Memory, allowlist: Allowlist) -> bool:
 
     Kinds that are always in context need a role that reads them, except absorbed reflections, which are searched.
     """
-    is_searched = memory.kind not in memories.STANDING or memory.state == "absorbed"
+    is_searched = memory.kind not in CONTEXT_KINDS or memory.state == "absorbed"
     return memory.category in allowlist.categories and (is_searched or allowlist.standing)

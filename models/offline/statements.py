@@ -197,10 +197,7 @@ def spoken(lines: Sequence[Line]) -> list[Statement]:
 
 
 def _is_unsure(written: Sequence[str]) -> bool:
-    for sentence in written:
-        if not sentence.endswith("?") and _UNSURE.search(sentence):
-            return True
-    return False
+    return any(_UNSURE.search(sentence) for sentence in written if not sentence.endswith("?"))
 
 
 @lru_cache(maxsize=8192)  # a consolidation compares each sentence with all others

@@ -25,7 +25,7 @@ from mnemic.service.cli.terminal import (
 )
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Scope, display_name
-from mnemic.state.kinds import ALL_KINDS, Kind, SearchType
+from mnemic.state.kinds import KINDS, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import HistoryEvent, Memory, Message, SearchResult
 from mnemic.state.supervisor import ThreadStatus
@@ -146,7 +146,7 @@ async def memories(
     user: User,
     group: Groups = None,
     session: Session = None,
-    kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; repeatable: {', '.join(ALL_KINDS)}.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; repeatable: {', '.join(KINDS)}.")] = None,
     closed: Closed = False,
     shared: Annotated[bool, typer.Option("--shared", help="Only what this person brought to others.")] = False,
     as_json: AsJson = False,
@@ -154,7 +154,7 @@ async def memories(
     """List the memories of a person, newest first."""
     if shared and (kind or closed):
         raise InvalidInputError("--shared lists what others see today, of every kind: leave out --kind and --closed")
-    kinds, who = cast("list[Kind] | None", kind) or ALL_KINDS, person(agent, user, group, session)
+    kinds, who = cast("list[Kind] | None", kind) or KINDS, person(agent, user, group, session)
     async with open_memory() as memory:
         found = await memory.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
     nothing = "nothing is shared, as far as --group names the groups" if shared else "no memories"

@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from mnemic import Administration, Identity, Mnemic, ScopeSettings
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest, RememberRequest
-from mnemic.state.kinds import ALL_KINDS
+from mnemic.state.kinds import KINDS
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from tests.support.agents import called, host
 from tests.support.threads import answering, at, said
@@ -240,7 +240,7 @@ ASKING: dict[str, Act] = {
     "query: no such filter": _filter("no such filter"),
     **{f"query: filter {name}": _filter(name) for name in MemoryFilters.model_fields},
     "tools: role": _making(lambda memory, value: memory.tools(value)),
-    "memories: a kind": lambda memory, who, value: memory.memories(who, [*ALL_KINDS, value]),
+    "memories: a kind": lambda memory, who, value: memory.memories(who, [*KINDS, value]),
 }
 #: One of several, and hosts' ways to their threads.
 SEVERAL: dict[str, Act] = {

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemic.memory.recall.delta import MAX_BULLETS, header
-from mnemic.state.kinds import State
-from mnemic.state.query import MAX_TEXT_LENGTH, Bullet, Change, Changes, Event, Known
+from mnemic.state.kinds import ChangeEvent, State
+from mnemic.state.query import MAX_TEXT_LENGTH, Bullet, Change, Changes, Known
 
 #: What becomes of a memory.
-STATES: dict[Event, State] = {
+STATES: dict[ChangeEvent, State] = {
     "SUPERSEDE": "superseded",
     "ABSORB": "absorbed",
     "DELETE": "soft_deleted",
@@ -41,7 +41,7 @@ class Course:
         self.happens("ADD", memory_id)
         return memory_id
 
-    def happens(self, event: Event, memory_id: UUID, by: UUID | None = None) -> None:
+    def happens(self, event: ChangeEvent, memory_id: UUID, by: UUID | None = None) -> None:
         """To a memory; one that is superseded or absorbed has a successor."""
         known = self.known[memory_id]
         if event in STATES:
@@ -122,7 +122,7 @@ _EVENTS = st.sampled_from(["ADD", "UPDATE", *STATES])
 steps = st.lists(st.tuples(_EVENTS, st.integers(0, 20), st.integers(0, 20), st.integers(1, 5)), max_size=60)
 
 
-def lived(acts: list[tuple[Event, int, int, int]]) -> Course:
+def lived(acts: list[tuple[ChangeEvent, int, int, int]]) -> Course:
     """The acts that the database would let happen, one after the other."""
     course = Course()
     for event, first, second, importance in acts:
@@ -141,7 +141,7 @@ def lived(acts: list[tuple[Event, int, int, int]]) -> Course:
 
 @given(acts=steps, since=st.integers(0, 60), hidden=st.sets(st.integers(0, 40), max_size=5))
 def test_whatever_happens_the_header_is_short_ordered_and_true(
-    acts: list[tuple[Event, int, int, int]], since: int, hidden: set[int]
+    acts: list[tuple[ChangeEvent, int, int, int]], since: int, hidden: set[int]
 ) -> None:
     course = lived(acts)
     changes = course.since(min(since, course.now))
@@ -173,7 +173,7 @@ def test_whatever_happens_the_header_is_short_ordered_and_true(
 
 
 @given(acts=steps)
-def test_every_memory_that_is_new_and_lives_is_counted(acts: list[tuple[Event, int, int, int]]) -> None:
+def test_every_memory_that_is_new_and_lives_is_counted(acts: list[tuple[ChangeEvent, int, int, int]]) -> None:
     course = lived(acts)
     delta = header(course.since(0))
     living = sum(known.state == "active" for known in course.known.values())
@@ -185,7 +185,7 @@ def test_every_memory_that_is_new_and_lives_is_counted(acts: list[tuple[Event, i
 def test_each_change_has_its_sign() -> None:
     course = Course()
     ids = [course.add() for _ in range(5)]
-    acts: list[tuple[Event, UUID, tuple[str, str, int]]] = [
+    acts: list[tuple[ChangeEvent, UUID, tuple[str, str, int]]] = [
         ("UPDATE", ids[0], ("↑updated", "Memory 1.", 0)),
         ("DELETE", ids[1], ("~soft-deleted", "", 0)),
         ("RESTORE", ids[1], ("⟲restored", "Memory 2.", 0)),

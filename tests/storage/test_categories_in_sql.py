@@ -8,7 +8,7 @@ import pytest
 
 from mnemic.memory.runtime.categories import load_categories
 from mnemic.state.errors import RefusedError
-from mnemic.state.kinds import Kind
+from mnemic.state.kinds import CONTEXT_KINDS, Kind
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import IndexedText, NewMemory, Supersession
 from mnemic.state.settings import Settings
@@ -88,7 +88,7 @@ async def everything(tx: ScopedTransaction) -> set[str]:
         for filters in (MemoryFilters(), MemoryFilters(importance_min=1, user_id="ana"))
     ]
     asked = [await searched(tx, request, VECTOR, EVERY) for request in requests]
-    listed = await memories.living(tx, [*memories.STANDING, "fact", *KINDS.values()], most=999, with_closed=True)
+    listed = await memories.living(tx, [*CONTEXT_KINDS, "fact", *KINDS.values()], most=999, with_closed=True)
     standing = await memories.standing(tx, always=EVERY, most=999)
     shown = [item for part in standing.scopes for item in (*part.texts, *part.facts)]
     return {item.category for items in asked for item in items} | {item.category for item in [*listed, *shown]}

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from mnemic.memory.governance import rollback
 from mnemic.state.errors import MnemicError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
+from mnemic.state.kinds import CONTEXT_KINDS, MERGEABLE_KINDS
 from mnemic.state.records import IndexedText, Memory, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, history, inbox, memories, refinements
@@ -45,7 +46,6 @@ KEY = st.integers(0, 1)
 YES_OR_NO = st.booleans()
 #: A person's scope keys.
 OWN = ["user:ana", "session:s1"]
-MERGEABLE = ("core", "reflection")
 #: What a past memory is known by.
 COLUMNS = {each.name for each in fields(Memory)} - {*AUTOMATIC}
 
@@ -186,7 +186,7 @@ class TimeMachine(RuleBasedStateMachine):
             same("sources of a merge", {sent for item, sent in self.past.sources if item == new_id}, below)
 
     def _edit(self, key: str, act: str, which: int, content: str) -> Callable[[ScopedTransaction], Any]:
-        cut = self.real.open(key, *MERGEABLE)
+        cut = self.real.open(key, *MERGEABLE_KINDS)
         first = which % max(1, len(cut))
         ids = [row["id"] for row in [*cut[first:], *cut[:first]]]
 
@@ -235,7 +235,7 @@ class TimeMachine(RuleBasedStateMachine):
         assert ids <= {*erased} <= {row["id"] for row in theirs}, "erased"
         real.done()
         # whoever may have read what is erased holds its session no more; somebody takes it up
-        shown = [row for row in theirs if row["id"] in erased and row["kind"] in memories.STANDING]
+        shown = [row for row in theirs if row["id"] in erased and row["kind"] in CONTEXT_KINDS]
         if shown and (session := self.running.get("user:ana")):
             self.running["user:ana"] = real.run(taken_over(real.service, real.who, session))
 

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from mnemic.memory.runtime.principal import Principal
 from mnemic.state.identity import Identity
-from mnemic.storage import memories
+from mnemic.state.kinds import INDEXED_KINDS
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 from tests.support.machine_past import Event, Expected, Past, Row, Subject, World
@@ -119,7 +119,7 @@ class Real:
         same("versions", [row["version"] for row in rows], [changed[row["id"]] for row in rows])
         found = [row for row in self._look(_ENTRIES) if row["kind"] != "message"]
         entries = {row["item_id"]: (row["searchable"], row["says"]) for row in found}
-        indexed = {i: row for i, row in self.past.memories().items() if row["kind"] in memories.INDEXED}
+        indexed = {i: row for i, row in self.past.memories().items() if row["kind"] in INDEXED_KINDS}
         searched = {i: (_is_searched(row), True) for i, row in indexed.items() if row["state"] != "purged"}
         same("searched memories", entries, searched)
         same("searched messages", self._searched(), self.past.searched)
