@@ -1,10 +1,10 @@
 -- plain_names --
--- Every name in a definition is written with its schema, whatever the role has set.
+-- Write every name in a definition with its schema, whatever search path the role has.
 select set_config('search_path', 'pg_catalog', true), set_config('quote_all_identifiers', 'off', true);
 
 -- definitions --
--- Each object of Mnemic's schemas, and whatever else acts on them: its kind, name and definition, the statement that
--- takes it away, and whether it is harmless if the package has no such object.
+-- Return each object of Mnemic's schemas and each object that acts on them: kind, name, definition, the statement that
+-- drops it, and whether an extra object of this kind is harmless.
 with spaces as materialized (
     select oid, nspname, nspowner, nspacl from pg_namespace where nspname in ('mnemic', %(queue)s::text)
 ), vector as materialized (
@@ -23,7 +23,7 @@ with spaces as materialized (
       from pg_proc p join pg_namespace n on n.oid = p.pronamespace
      where n.oid in (select oid from spaces) or p.prosecdef and p.proowner = to_regrole(%(owner)s::text)
 ), roles as materialized (
-    -- who asks, and the administrators; a superuser counts as a member of every role
+    -- The session's role and the administrators. A superuser counts as a member of every role.
     select r.oid, r.rolname from pg_roles r where r.rolname in (session_user, %(admin)s::text) and not r.rolsuper
 ), owned(place, owner, acl, usual) as (
     select name, relowner, relacl, acldefault(case relkind when 'S' then 's'::"char" else 'r' end, relowner) from relations
@@ -41,7 +41,7 @@ with spaces as materialized (
     select 'database ' || quote_ident(d.datname), null, d.datdba, a.privilege_type, a.grantee, a.is_grantable
       from pg_database d cross join aclexplode(d.datacl) as a
      where d.datname = current_database() and a.privilege_type = 'CREATE' and a.grantee in (select oid from roles)
-     union all -- whoever may set it writes without a trigger
+     union all -- a role that may set this parameter writes without triggers
     select 'parameter ' || p.parname, null, 0, a.privilege_type, a.grantee, a.is_grantable
       from pg_parameter_acl p cross join aclexplode(p.paracl) as a
      where p.parname = 'session_replication_role'
@@ -53,7 +53,7 @@ with spaces as materialized (
            and not exists (select from roles r where pg_has_role(r.oid, g.grantee, 'member')) as is_harmless
       from granted g
      cross join lateral (select case g.grantee when 0 then 'public' else g.grantee::regrole::text end) as h(holder)
-     -- Postgres 17 made it a part of "all"; it shows and changes nothing
+     -- Since Postgres 17 the privilege is a part of "all"; it reveals and changes nothing.
      where not (g.privilege = 'MAINTAIN' and h.holder = %(service)s::text and starts_with(g.place, %(queue)s::text || '.'))
 ), settings as (
     select split_part(c.setting, '=', 1) as name, substring(c.setting from position('=' in c.setting) + 1) as value,

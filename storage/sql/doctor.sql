@@ -1,5 +1,5 @@
 -- server --
--- The server, and who asks. What is not there, pgvector or the schema, is null.
+-- Return the server's version, its settings and the session's role. A missing pgvector or schema is null.
 select current_setting('server_version') as version, current_setting('server_version_num')::integer as number,
        current_setting('server_encoding') as encoding, current_setting('session_replication_role') as replication_role,
        current_setting('search_path') as search_path, current_schemas(false)::text[] as schemas,
@@ -11,7 +11,8 @@ select current_setting('server_version') as version, current_setting('server_ver
          where n.nspname = 'mnemic' and c.relname = 'migrations') as has_record;
 
 -- roles --
--- Who asks, the administrators and the owner, who need not log in. A superuser counts as a member of every role.
+-- Return the session's role, the administrators and the owner; the owner needs no login. A superuser counts as a member
+-- of every role.
 select r.rolname as name, quote_ident(r.rolname) as quoted, k.kind,
        array(select p.power from (values ('superuser', r.rolsuper), ('bypassrls', r.rolbypassrls),
                                          ('createrole', r.rolcreaterole), ('replication', r.rolreplication),
@@ -23,7 +24,7 @@ select r.rolname as name, quote_ident(r.rolname) as quoted, k.kind,
   join pg_roles r on r.rolname = k.role;
 
 -- views --
--- The views that read the tables, be it through other views.
+-- Return the views that read the tables, directly or through other views.
 with recursive readers as (
     select oid from pg_class where relnamespace = to_regnamespace('mnemic') and relkind in ('r', 'p')
     union
@@ -39,7 +40,7 @@ select format('%%I.%%I', n.nspname, c.relname) as quoted, c.relkind as kind,
  where c.relkind in ('v', 'm');
 
 -- record --
--- The files that were applied.
+-- Return the files that were applied.
 select name, checksum from mnemic.migrations;
 
 -- vectors --

@@ -1,14 +1,13 @@
 -- are_due --
--- A row if an entry without a vector may be embedded now. Entries that no search reads can wait, but for reflections, which
--- are searched once they are absorbed.
+-- Return a row if an entry without a vector may be embedded now. Entries outside the search wait, except reflections,
+-- which become searchable once they are absorbed.
 select 1 from entries
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection')
    and (embed_after is null or embed_after <= clock_timestamp())
  limit 1;
 
 -- claim --
--- The entries that have waited longest. A claim ends by itself after a minute, so that a killed process keeps no text from
--- being embedded.
+-- Claim the entries that have waited longest. A claim ends after a minute, so a killed process blocks no text.
 with due as (
     select item_id, piece from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection')
@@ -22,7 +21,7 @@ update entries e set embed_after = embedding_due(0::smallint)
 returning e.item_id, e.piece, e.kind;
 
 -- texts --
--- What was indexed of entries. Each memory and message is looked up by itself, as in insert.
+-- Return the indexed texts of entries. Each memory and message is looked up by its key, as in the statement insert.
 select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, i.utc_offset, md5(i.content)::uuid as content_hash
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(kinds)s::text[]) as c(item_id, piece, kind)
  cross join lateral (
@@ -36,7 +35,7 @@ select c.item_id, c.piece::integer, c.kind, i.subject, i.content, i.dated, i.utc
  order by c.item_id, c.piece;
 
 -- fill --
--- Vectors of claimed texts, if their items still say the same. A refused text waits longer.
+-- Store the vectors of claimed texts if the items still have the same text. A refused text waits longer.
 update entries e
    set model = case when g.vec is null then '' else %(model)s end, vec = g.vec,
        refusals = case when g.vec is null then least(e.refusals + 1, 100) else 0 end,
@@ -52,24 +51,24 @@ update entries e
 returning e.vec is not null as is_filled;
 
 -- release --
--- Entries that were claimed may be embedded now.
+-- Make claimed entries due again.
 update entries e set embed_after = null
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[]) as g(id, piece)
  where e.agent_id = %(agent_id)s and e.scope_key = any(%(scope_keys)s)
    and e.item_id = g.id and e.piece = g.piece;
 
 -- make_due --
--- Entries without a vector as if none had been asked for.
+-- Make all entries without a vector due, as if no embedding had been attempted.
 update entries set embed_after = null, refusals = 0
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and embed_after is not null;
 
 -- count_pending --
--- Entries that are found by their words alone until they have a vector.
+-- Count the entries that only text search finds until they have a vector.
 select count(*) from entries
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection');
 
 -- stage --
--- Vectors of the embedder to which the agent moves, beside those that are searched, if the items still say the same.
+-- Store vectors of the agent's next embedder alongside the searched ones, if the items still have the same text.
 update entries e
    set next_model = case when g.vec is not null then %(model)s end, next_vec = g.vec,
        refusals = case when g.vec is null then 1 else 0 end, embed_after = null
@@ -84,7 +83,8 @@ update entries e
 returning e.next_vec is not null as is_filled;
 
 -- searched_model --
--- Former embedder whose vectors are searched: until the switch of a move, and of an agent that has its vectors before a move.
+-- Return the former embedder if its vectors are still searched: until the switch of a move, or before a move of an
+-- agent that already has vectors.
 select coalesce(a.searched_model, case when not coalesce(
            a.next_model = %(model)s or starts_with(a.next_model, %(model)s || ':'), false) then (
        select e.model from entries e
@@ -93,14 +93,15 @@ select coalesce(a.searched_model, case when not coalesce(
   from agents a where a.agent_id = %(agent_id)s;
 
 -- begin_move --
--- Begins a move to an embedder, or goes on with it. The embedder of most vectors is searched until the switch.
+-- Begin or continue a move to another embedder. Until the switch, the search uses the embedder of most vectors.
 update agents
    set next_model = %(model)s, moved_at = null,
        searched_model = nullif(coalesce(searched_model, %(main_model)s), %(model)s)
  where agent_id = %(agent_id)s;
 
 -- end_move --
--- After a switch. A look 15 minutes later that finds no entry of a writer that began before the switch is the last one.
+-- End a move after its switch. The last check runs 15 minutes later and finds no entry of a writer that began before
+-- the switch.
 update agents
    set searched_model = null,
        moved_at = case when %(switched)s or moved_at is null then clock_timestamp()

@@ -1,5 +1,5 @@
 -- record --
--- Stores a batch of events.
+-- Store a batch of events.
 insert into events (agent_id, user_id, session_id, node, op, status, memory_id, category, sim, occurrences, duration_ms, ts)
 select %(agent_id)s, user_id, session_id, node, op, status, memory_id, category, sim, occurrences, duration_ms, ts
   from jsonb_to_recordset(%(events)s)
@@ -7,14 +7,14 @@ select %(agent_id)s, user_id, session_id, node, op, status, memory_id, category,
              occurrences integer, duration_ms real, ts timestamptz);
 
 -- prune --
--- Deletes a bounded number of the agent's events from before a moment, the oldest first.
+-- Delete a bounded number of the agent's events from before a time, the oldest first.
 delete from events
  where agent_id = %(agent_id)s
    and id in (select id from events where agent_id = %(agent_id)s and ts < %(before)s order by ts limit %(most)s)
 returning 1;
 
 -- figures --
--- Figures of the whole database: jobs in the queue, how long the oldest one waits, failed work, calls and tokens of models.
+-- Return figures of the whole database: queued jobs, age of the oldest job, failed jobs, calls and tokens of models.
 select * from service_figures()
 union all
 select 'jobs', task_name, case status when 'doing' then 'running' else 'waiting' end, count(*)::double precision

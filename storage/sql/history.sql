@@ -1,7 +1,6 @@
 -- of_memory --
--- Everything that happened to one memory, with its contents where they still exist. Of its relations: what was merged into it
--- stands with its first row, and what it was merged into with the row that says so; each as long as the relation is there
--- and the other end can be read.
+-- Return the history of one memory, with its contents if they still exist. The first row lists the memories merged into
+-- it, and the row of a merge names the merged memory, as long as the relation exists and the other end is readable.
 select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
        case when split_part(h.scope_key, ':', 1) in ('user', 'session') or h.actor = %(reader_id)s then h.session_id end as session_id,
        array(select jsonb_array_elements_text(h.meta -> 'submitted_by')) as submitted_by,
@@ -30,23 +29,23 @@ select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason
  order by h.revision;
 
 -- done_today --
--- Operations for these reasons since midnight, UTC, by the database's clock: of a session, or of an actor without one.
--- Relations are no changes of their own.
+-- Count operations for these reasons since midnight (UTC, the database's clock): of a session, or of an actor without
+-- one. Rows of relations do not count.
 select count(distinct op_id) from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and reason = any(%(reasons)s) and event <> 'LINK'
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
 
 -- head --
--- The newest row of the agent's history, whose hash is no secret.
+-- Return the newest row of the agent's history; its hash is public.
 select revision, hash from heads where agent_id = %(agent_id)s and revision > 0;
 
 -- hashes --
--- As administrator: what these rows of the agent's history hash to.
+-- Return the hashes of these rows of the agent's history, as administrator.
 select revision, hash from history where agent_id = %(agent_id)s and revision = any(%(revisions)s);
 
 -- exported --
--- For a person: rows of the chain, with all there is of those of the person's own scope keys.
+-- Return rows of the chain for a person's export, with the contents of the person's own scope keys.
 select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
        case when h.revision is not null then history_text(h) end as text,
        encode(c.salt, 'hex') as salt, c.before::text as before, c.after::text as after
@@ -57,7 +56,8 @@ select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
  order by l.revision;
 
 -- operations --
--- What was done to the visible scope keys, newest first; the rows of one operation as one, and the steps of one rollback.
+-- Return operations on the visible scope keys, newest first. The rows of an operation and the steps of a rollback are
+-- one row.
 select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.revision) as first_revision, max(h.revision) as last_revision,
        max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
        min(h.session_id) as session_id, coalesce((array_agg(h.meta -> 'submitted_by'))[1], '[]') as submitted_by,
@@ -74,8 +74,8 @@ having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.revision) desc limit %(most)s;
 
 -- operations_in --
--- What agents did to memories and relations in a session since a moment, or what a refinement or a run of maintenance did;
--- rollbacks are nobody's conversation, and a purge has no way back.
+-- Return operations of agents in a session since a time, or of a refinement or maintenance run. Rollbacks belong to no
+-- conversation, and a purge cannot be undone.
 select distinct h.op_id from history h
  where h.agent_id = %(agent_id)s and (%(keys)s::text[] is null or h.scope_key = any(%(keys)s))
    and (h.refinement_id = %(refinement_id)s
@@ -84,7 +84,7 @@ select distinct h.op_id from history h
    and (h.event = 'LINK' or changes_memory(h));
 
 -- revision_at --
--- The last row of a scope key's history up to a time, never in the middle of an operation.
+-- Return the last row of a scope key's history up to a time, never within an operation.
 select coalesce(max(h.revision), 0) from history h
  where h.agent_id = %(agent_id)s and h.scope_key = %(key)s and h.ts <= %(moment)s
    and coalesce(h.meta ->> 'rollback', h.op_id::text) not in (
@@ -92,7 +92,7 @@ select coalesce(max(h.revision), 0) from history h
         where l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.ts > %(moment)s offset 0);
 
 -- divided --
--- Whether an operation on a scope key, or the steps of a rollback, have rows on both sides of a revision.
+-- Return whether an operation on a scope key, or a rollback, has rows on both sides of a revision.
 select exists (
     select from (select op_id, meta from history
                   where agent_id = %(agent_id)s and scope_key = %(key)s and revision <= %(revision)s order by revision desc limit 1) as p
@@ -100,8 +100,8 @@ select exists (
        and (l.op_id = p.op_id or l.meta ->> 'rollback' = p.meta ->> 'rollback'));
 
 -- as_of --
--- The memories of a scope key after a revision, as they were. What was erased since shows the row that is left of it; what had
--- been erased by then was no memory any more.
+-- Return the memories of a scope key at a revision. A memory erased since is its remaining row; memories erased before
+-- are left out.
 select {memory}
   from (select distinct on (h.memory_id) c.after ->> 'state' as state_then, (jsonb_populate_record(m, c.after)).*
           from history h

@@ -1,5 +1,6 @@
 -- enter_session --
--- Locks the session, so that who observes the same messages in another order waits here and not, row by row, for each other.
+-- Lock the session, so that runs with the same messages in another order wait here instead of row by row for each
+-- other.
 with agent as (
     insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing
 )
@@ -10,8 +11,8 @@ on conflict (agent_id, session_id) do update set participants = array(select unn
    and (%(user_id)s::text is null or %(user_id)s = any(s.participants) or s.participants = '{}' and s.message_count = 0);
 
 -- observe --
--- Stores messages that are new to the locked session, for a host resends the whole list every turn; how many they are, and
--- how many wait with them for formation; and those that their speaker has edited while they wait.
+-- Store messages that are new to the locked session, since a host resends the whole list every turn. Return the number
+-- of stored and of waiting messages, and the waiting messages that their author has edited.
 with listed as (
     select distinct on (id) *
       from rows from (jsonb_to_recordset(%(messages)s) as (id uuid, scope_key text, role text, author text, user_id text,
@@ -22,7 +23,7 @@ with listed as (
 ), known as (
     select l.id, m.is_edited
       from listed l
-     -- looked up one by one (offset 0): a join that was planned while the table was small would read all of it each time
+     -- offset 0 forces one look-up per row: a join planned for a small table would read all of it each time.
      cross join lateral (select formed_by is null and session_id = %(session_id)s and role = l.role
                                 and user_id is not distinct from l.user_id and content <> l.content as is_edited
                            from messages where agent_id = %(agent_id)s and id = l.id offset 0) as m
@@ -36,7 +37,7 @@ with listed as (
       from given g left join sessions s on s.agent_id = %(agent_id)s and s.session_id = %(session_id)s
     on conflict do nothing returning 1
 ), session as (
-    -- a job forms the session as this run's identity once it is cold
+    -- A job uses this run's identity to form the session once it is cold.
     update sessions
        set message_count = message_count + new.count, last_activity_at = clock_timestamp(), identity = %(identity)s,
            is_waiting = true,
@@ -48,22 +49,22 @@ select count(*) as accepted,
        count(*) + (select count(*) from messages
                     where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending,
        array(select id from known where is_edited) as edited,
-       -- another person may have begun a session of this id after this transaction had looked for one
+       -- Another person may have started a session of this id after this transaction looked for one.
        %(user_id)s::text is null or exists (select from sessions
                                              where agent_id = %(agent_id)s and session_id = %(session_id)s
                                                and %(user_id)s = any(participants)) as is_admitted
   from stored;
 
 -- edit --
--- A message that waits says from now on what its speaker made of it. By itself, for that is rare: within observe it would be
--- planned once and for all while the table is small, and read all of it each time.
+-- Store the edited content of a waiting message. Edits are rare, so this is a statement of its own: within observe, a
+-- plan made for a small table would read all of it.
 update messages set content = %(content)s, submitted_by = %(submitted_by)s
  where agent_id = %(agent_id)s and id = %(id)s and session_id = %(session_id)s and formed_by is null;
 
 -- pending --
--- The oldest messages of a session that wait for formation: those that were set aside, or all others. With the numbers of
--- messages that wait, that were set aside and that the session has, and the time since its last message by the database's
--- clock. One row without a message if none waits.
+-- Return the oldest waiting messages of a session: the quarantined ones or all others. Each row has the numbers of
+-- waiting, quarantined and all messages, and the time since the last one by the database's clock. Without waiting
+-- messages there is one row without a message.
 with waiting as (
     select count(*) as pending, count(*) filter (where quarantined) as quarantined
       from messages where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null
@@ -82,13 +83,13 @@ select w.*, s.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.s
  order by m.place;
 
 -- quarantined --
--- Leaves messages to a retry.
+-- Leave messages to a retry.
 update messages set quarantined = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
 -- settle --
--- Marks messages as formed, each at most once and if it still says what the run has read: a second run finds fewer rows and
--- saves nothing. Neither does a run in whose scope keys something was erased since it began to read, for a model may have
--- repeated it; mostly nothing happened since.
+-- Mark messages as formed if they are still pending and unchanged since the run read them. A second run finds fewer
+-- rows and saves nothing. The same holds if one of the scope keys had an erasure since the run began, because the model
+-- may have read the erased text. Usually the head is unchanged, which is checked first.
 update messages m set formed_by = %(op_id)s
   from unnest(%(ids)s::uuid[], %(digests)s::bytea[]) as r(id, digest)
  where m.agent_id = %(agent_id)s and m.id = r.id and m.formed_by is null
@@ -100,24 +101,25 @@ update messages m set formed_by = %(op_id)s
 returning m.id;
 
 -- forget_later --
--- From then on the words of these messages go; the skeleton that is left makes a resent message harmless.
+-- Set the time at which the content of these messages is deleted. The remaining skeleton makes a resent message
+-- harmless.
 update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
 
 -- listed --
--- Messages of the visible scope keys that still have their words, newest first; of one session, or of all.
+-- Return messages of the visible scope keys that still have content, newest first, of one session or of all.
 select id, session_id, role, author, user_id, content, said_at, utc_offset, submitted_by from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
    and (%(session_id)s::text is null or session_id = %(session_id)s)
  order by said_at desc, session_id, place desc limit %(most)s;
 
 -- counted --
--- How many messages of the visible scope keys still have their words.
+-- Count the messages of the visible scope keys that still have content.
 select count(*) from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
    and (%(session_id)s::text is null or session_id = %(session_id)s);
 
 -- index_messages --
--- Makes kept messages searchable under their speaker's scope key; each is looked up by itself, as in observe.
+-- Make kept messages searchable under the scope key of their speaker. Each is looked up by its key, as in observe.
 insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv, embed_after)
 select %(agent_id)s, m.scope_key, m.id, e.piece, 'message', 'message',
        case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', e.text),

@@ -1,9 +1,9 @@
 -- insert --
--- Memories with their entries, sources and relations; a living twin in the same scope key makes its row drop out.
--- Relations follow from what is stored and have no history of their own. Both ends have to live and be visible: the other
--- one may have been closed since it was found.
+-- Store memories with their entries, sources and relations, and return the stored ids. A memory with an active
+-- duplicate in its scope key is not stored. Relations have no history of their own. Both ends must be active and
+-- visible: the other one may have been closed since it was found.
 with given as (
-    select * from rows from ( -- each vector beside its memory: to send ids along and join by them takes 0.5 ms of 100
+    select * from rows from ( -- each vector next to its memory: a join by ids costs 0.5 ms for 100 memories
         unnest(%(vectors)b::halfvec[]),
         jsonb_to_recordset(%(memories)s)
             as (id uuid, kind text, scope_key text, subject text, subject_user_id text, category text, content text,
@@ -35,7 +35,7 @@ with given as (
       from stored s join given g using (id)
      cross join jsonb_to_recordset(g.relations) as r(to_id uuid, relation_type text, strength real)
       left join stored beside on beside.id = r.to_id
-      left join lateral ( -- one look-up each: joined, all memories of the scope keys would be read from some edges on
+      left join lateral ( -- one look-up per row: a join would read all memories of the scope keys for many relations
            select scope_key from memories m
             where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s)
               and m.state in ('active', 'absorbed')
@@ -46,7 +46,7 @@ with given as (
 select id from stored;
 
 -- add_sources --
--- A message that says again what is known; each memory is looked up by itself, as in insert.
+-- Add source messages that repeat existing memories. Each memory is looked up by its key, as in insert.
 insert into sources (agent_id, memory_id, message_id, scope_key)
 select %(agent_id)s, m.id, s.message_id, m.scope_key
   from unnest(%(memory_ids)s::uuid[], %(message_ids)s::uuid[]) as s(memory_id, message_id)
@@ -56,7 +56,7 @@ select %(agent_id)s, m.id, s.message_id, m.scope_key
 on conflict do nothing;
 
 -- twins --
--- The living memory that says the same as each of these, whatever embedding model it was indexed with.
+-- Return the exact active duplicate of each of these memories, independent of the embedding model.
 select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(memories)s)
        as g(id uuid, kind text, scope_key text, subject_user_id text, content text, draft text)
   join memories m on m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.scope_key = g.scope_key
@@ -64,7 +64,8 @@ select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(me
        and m.content_hash = md5(coalesce(g.draft, g.content))::uuid;
 
 -- supersede --
--- Closes facts that others replace, if they are still as they were read. What is only put into other words has no end.
+-- Close facts that others replace, if they are unchanged since they were read. A fact that is only rephrased gets no
+-- end.
 update memories m
    set state = 'superseded', superseded_by = g.new_id,
        valid_until = case when g.valid_until is not null then greatest(m.valid_from, g.valid_until) end
@@ -74,18 +75,18 @@ update memories m
 returning m.id;
 
 -- absorb --
--- A consolidation takes reflections in.
+-- Absorb reflections into a consolidation.
 update memories
    set state = 'absorbed', absorbed_at = clock_timestamp(), consolidated_into = %(consolidation_id)s
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state = 'active'
 returning id;
 
 -- outdated --
--- What no longer holds of what the texts of these scope keys rest on: facts that were closed, though drawn from the same
--- messages as a reflection that waits, or as one that went into a consolidation which was not written anew since. What
--- replaced such a fact, or merged it, rests on its messages too. A scope key that others share is not told of what is some
--- person's own affair. What was said anew holds, and so does what was put into other words. Looked up row by row, as in
--- insert. The order is the same every time, and so are the prompts: the moments of one operation come in any order.
+-- Return facts that no longer hold but share source messages with a waiting reflection, or with a text of a
+-- consolidation that was not rewritten since. A fact that replaced or merged such a fact shares its sources too. A
+-- shared scope key gets no private facts of one person. Repeated and rephrased facts still hold. Each row is looked up
+-- by its key, as in insert. The order is fixed, so that equal data gives equal prompts: times within one operation
+-- vary.
 with recursive part as materialized (
     select id, scope_key, coalesce(draft, content) as content, true as is_waiting, '-infinity'::timestamptz as written from memories
      where agent_id = %(agent_id)s and scope_key = any(%(keys)s) and state = 'active' and kind = 'reflection'
@@ -93,7 +94,7 @@ with recursive part as materialized (
     union all
     select r.id, c.scope_key, r.content, false, w.written
       from memories c
-     cross join lateral ( -- an undone consolidation told nobody of anything
+     cross join lateral ( -- an undone consolidation used none of these facts
            select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
              from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by revision desc) as is_undone
                      from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
@@ -131,7 +132,7 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coal
   join part p on p.id = d.part_id
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = d.id and scope_key = any(%(scope_keys)s) offset 0) as f
- cross join lateral ( -- dated by the one that closed it
+ cross join lateral ( -- dated by the fact that closed it
        select coalesce(f.valid_until, f.updated_at) as since,
               coalesce((select n.utc_offset from memories n where n.agent_id = %(agent_id)s and n.id = f.superseded_by),
                        f.utc_offset) as utc_offset) as e
@@ -146,14 +147,15 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coal
  order by local_time(e.since, e.utc_offset)::date, coalesce(f.draft, f.content) collate "C", p.id;
 
 -- close_parts --
--- Texts that rested on what no longer holds have gone into the consolidation that was told so, and are searched no more.
+-- Close texts that rested on such facts, now replaced by the new consolidation, and take them out of the search.
 update memories
    set state = 'superseded', superseded_by = %(consolidation_id)s, consolidated_into = null,
        valid_until = greatest(valid_from, clock_timestamp())
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state in ('active', 'absorbed');
 
 -- forget_drawn --
--- Reflections that wait and rest on the words of one fact alone, which no other living fact was drawn from.
+-- Delete waiting reflections that rest on the source messages of this fact alone, if no other active fact shares these
+-- messages.
 update memories m set state = 'soft_deleted'
   from memories gone
  where gone.agent_id = %(agent_id)s and gone.id = %(id)s and gone.kind = 'fact'
@@ -168,28 +170,28 @@ update memories m set state = 'soft_deleted'
                             and f.kind = 'fact' and f.state = 'active')));
 
 -- rewrite --
--- What is always in context, in other words, if it is still the version that was read; its entries follow by trigger.
+-- Rewrite a context memory if its version is unchanged; its entries follow by trigger.
 update memories set content = %(content)s, draft = %(draft)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active' and kind = any(%(kinds)s)
 returning id;
 
 -- drafts --
--- Of these memories the texts that a model wrote, if readers get other words.
+-- Return the drafts of these memories, if readers get other words.
 select id, draft from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and draft is not null;
 
 -- parts --
--- What a consolidation has taken in and still holds, oldest first.
+-- Return the texts that a consolidation absorbed and still holds, oldest first.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and consolidated_into = %(id)s and state = 'absorbed'
  order by valid_from, id;
 
 -- find --
--- A memory by its id, whatever its state.
+-- Return a memory by its id in any state.
 select {memory} from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s;
 
 -- update --
--- What is known about a memory, not what it says; null leaves a value as it is.
+-- Change the attributes of a memory, not its content; null leaves a value unchanged.
 update memories
    set pinned = coalesce(%(pinned)s::boolean, pinned), tags = coalesce(%(tags)s::text[], tags),
        importance = coalesce(%(importance)s::smallint, importance),
@@ -199,19 +201,19 @@ update memories
 returning id;
 
 -- make_private --
--- What was said in confidence, too, is so from now on; a protected memory stays as it is.
+-- Mark an active memory as private. Protected memories stay unchanged.
 update memories set private = true
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active'
    and not private and not protected;
 
 -- see_categories --
--- The allowlist of the role that asked: empty once it has done its work, and itself where it has some to do again.
+-- Set the allowlist of the transaction's role; an empty one lifts it.
 select set_config('mnemic.categories', %(categories)s, true);
 
 -- forget --
--- A memory is soft-deleted, if it is still as it was read; its entries follow by trigger. What was said stays searched only
--- where another living memory rests on it, or the forgotten would come back in the words it was formed from; whatever
--- restores the memory has to let those messages be searched again.
+-- Soft-delete a memory if its version is unchanged; its entries follow by trigger. A source message leaves the search
+-- unless another active memory was formed from it: else the deleted text would be found in its source. Restoring the
+-- memory must restore these messages.
 with gone as (
     update memories set state = 'soft_deleted', consolidated_into = null
      where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state in ('active', 'absorbed')
@@ -225,15 +227,15 @@ with gone as (
 select id from gone;
 
 -- living --
--- Living memories of the visible scope keys, of the given kinds, newest first.
+-- Return active memories of the visible scope keys and the given kinds, newest first.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and kind = any(%(kinds)s)
    and (state = 'active' or %(with_closed)s)
  order by valid_from desc, id limit %(most)s;
 
 -- standing --
--- What is always in context, oldest first, with what the agent overrides; one row without a memory where there is none.
--- Of the facts only those of the categories that are always in context, the most important and newest ones.
+-- Return the context memories, oldest first, with the agent's overrides; without memories, one row. Facts are limited
+-- to the categories that are always in context, the most important and newest ones first.
 select a.settings as overrides, m.{memory}
   from agents a
   left join lateral (
@@ -248,8 +250,8 @@ select a.settings as overrides, m.{memory}
  order by m.valid_from, m.id;
 
 -- similar --
--- For each new fact the living facts near it: one scoped index-only scan each, in one statement. Where more is wanted, also
--- those that share words with it, and what else is known of its subject or user, be it in other words or another language.
+-- Return for each new fact the similar active facts, with one index-only scan each. The part `more` adds facts with
+-- common words and facts about the same subject or user, in other words or another language.
 with /*more*/told as materialized (
     select item_id, scope_key, tsv from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and kind = 'fact'
@@ -270,7 +272,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
        coalesce(1 - e.distance, 0) as similarity
   from given n
  cross join lateral (
-       -- each way ranks by itself, and the sum counts
+       -- Each ranking counts by itself; their scores are added.
        select item_id, min(distance) as distance, sum(score) as score from (
            select item_id, distance, 1.0 / (5 + row_number() over (order by distance)) as score from (
                   select item_id, vec <=> n.vec as distance from entries
@@ -291,14 +293,15 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
  order by n.place, e.score desc, e.distance, m.id;
 
 -- unabsorbed --
--- Reflections that wait in each scope key; a protected one stays where it is.
+-- Count the waiting reflections of each scope key, without protected ones.
 select scope_key, count(*) from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
    and not protected
  group by scope_key;
 
 -- count_uses --
--- One more use of each of these memories, where it may be seen; in id order, so that no two of these wait for each other.
+-- Add one use to each of these visible memories. Rows are locked in the order of ids, so that two transactions never
+-- deadlock.
 insert into memory_use as u (agent_id, memory_id, scope_key, access_count, last_accessed_at)
 select agent_id, id, scope_key, 1, clock_timestamp() from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)

@@ -1,6 +1,6 @@
 -- find --
--- Pairs of similar active facts of one scope key, of one subject, at least one of them a candidate, the most similar first. A
--- pair that was judged within the last days is left out.
+-- Return pairs of similar active facts of one scope key and subject, at least one of them a candidate, the most similar
+-- first. Pairs judged within the last days are left out.
 with facts as materialized (
     select id, importance, updated_at from memories
      where agent_id = %(agent_id)s and scope_key = %(scope_key)s and state = 'active' and kind = 'fact' and not protected
@@ -34,7 +34,7 @@ with facts as materialized (
 ), pair as (
     select o.*, n.similarity, md5(concat_ws(' ', o.earlier_id, o.earlier_version, o.later_id, o.later_version))::uuid as fingerprint
       from near n
-     cross join lateral ( -- looked up row by row, whatever the number of pairs was estimated at
+     cross join lateral ( -- looked up row by row, independent of the estimated number of pairs
            select a.id as earlier_id, a.version as earlier_version, b.id as later_id, b.version as later_version
              from memories a join memories b on b.agent_id = a.agent_id and b.id <> a.id
             where a.agent_id = %(agent_id)s and a.id in (n.one, n.other) and b.id in (n.one, n.other)
@@ -54,22 +54,22 @@ select p.fingerprint, p.earlier_id, p.later_id, p.similarity,
  order by p.similarity desc, p.fingerprint limit %(most)s;
 
 -- of_ids --
--- Active facts by their ids.
+-- Return active facts by their ids.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and state = 'active';
 
 -- unchanged --
--- Those of these facts that are active in the version that was read.
+-- Return the facts that are active in the version that was read.
 select m.id from memories m join unnest(%(ids)s::uuid[], %(versions)s::integer[]) as g(id, version) using (id)
  where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.version = g.version and m.state = 'active'
    and not m.protected;
 
 -- sources --
--- The messages that these facts rest on.
+-- Return the source messages of these facts.
 select message_id from source_messages(%(agent_id)s, %(ids)s) order by message_id;
 
 -- neighbours --
--- Memories related to these facts, the strongest relation first.
+-- Return the memories related to these facts, the strongest relation first.
 select other, max(strength) as strength
   from (select to_id as other, strength from relations
          where agent_id = %(agent_id)s and from_id = any(%(ids)s) and relation_type = 'related_to'
@@ -80,7 +80,7 @@ select other, max(strength) as strength
  group by other order by strength desc, other limit %(most)s;
 
 -- relate --
--- A relation between two facts of the scope key, unless there is one of this type.
+-- Relate two facts of the scope key, unless they already have a relation of this type.
 insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
 select %(agent_id)s, f.id, t.id, %(relation_type)s, %(strength)s, f.scope_key, t.scope_key
   from memories f join memories t on t.agent_id = f.agent_id
@@ -89,23 +89,23 @@ select %(agent_id)s, f.id, t.id, %(relation_type)s, %(strength)s, f.scope_key, t
 on conflict do nothing;
 
 -- pin --
--- A fact takes over that one that it replaces was pinned.
+-- Pin a fact because the fact that it replaces was pinned.
 update memories set pinned = true
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active' and not pinned;
 
 -- checked_today --
--- Pairs of the scope key that were judged since midnight, UTC.
+-- Count the pairs of the scope key that were judged since midnight (UTC).
 select count(*) from checked_pairs
  where agent_id = %(agent_id)s and scope_key = %(scope_key)s
    and checked_at >= date_trunc('day', clock_timestamp(), 'UTC');
 
 -- note_checked --
--- Pairs that were judged.
+-- Record judged pairs.
 insert into checked_pairs (agent_id, scope_key, fingerprint, earlier_id, later_id)
 select %(agent_id)s, %(scope_key)s, * from unnest(%(fingerprints)s::uuid[], %(earlier_ids)s::uuid[], %(later_ids)s::uuid[])
 on conflict (agent_id, scope_key, fingerprint) do update set checked_at = excluded.checked_at;
 
 -- prune --
--- Fingerprints that count no more.
+-- Delete fingerprints that no longer count.
 delete from checked_pairs
  where agent_id = %(agent_id)s and checked_at <= clock_timestamp() - make_interval(days => %(rest_days)s);

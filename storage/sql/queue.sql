@@ -1,5 +1,5 @@
 -- wake --
--- Queues a job for each target that has none waiting, in the order of the targets.
+-- Queue a job for each target without a waiting one, in the order of the targets.
 insert into procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
 select 'default', %(job)s::text, t.agent_id || ' ' || t.scope_key, %(job)s::text || ' ' || t.agent_id || ' ' || t.scope_key,
        jsonb_build_object('agent_id', t.agent_id, 'scope_key', t.scope_key)
@@ -9,11 +9,11 @@ on conflict (queueing_lock) where status = 'todo' do nothing
 returning id;
 
 -- finish --
--- Deletes jobs that have ended. One that was given to another worker has another id there.
+-- Delete finished jobs. A job that another worker has taken over has another id.
 delete from procrastinate_jobs where id = any(%(ids)s);
 
 -- requeue --
--- Queues jobs that were broken off, as new jobs; not those that a command has cancelled.
+-- Queue interrupted jobs as new jobs, except those that a command cancelled.
 with broken_off as (
     delete from procrastinate_jobs where id = any(%(ids)s) returning *
 )
@@ -22,7 +22,7 @@ select queue_name, task_name, priority, lock, queueing_lock, args from broken_of
 on conflict (queueing_lock) where status = 'todo' do nothing;
 
 -- requeue_lost --
--- Queues the jobs of workers without a heartbeat, as new jobs: such a worker may still run and end the job with the old id.
+-- Queue the jobs of workers without a heartbeat as new jobs: such a worker may still run and finish the old id.
 with lost as (
     delete from procrastinate_jobs j
      where status = 'doing'
@@ -35,6 +35,6 @@ select queue_name, task_name, priority, lock, queueing_lock, args from lost wher
 on conflict (queueing_lock) where status = 'todo' do nothing;
 
 -- heartbeat --
--- Registers the worker again if it was taken for dead.
+-- Register the worker again if it was taken for dead.
 insert into procrastinate_workers (id, last_heartbeat) overriding system value values (%(worker_id)s, now())
 on conflict (id) do update set last_heartbeat = excluded.last_heartbeat;

@@ -1,16 +1,16 @@
 -- begin --
--- A session's row, with what there is when it begins.
+-- Store a refinement with the figures of its start.
 insert into refinements (agent_id, id, scope_key, actor, target_tokens, tokens_before, memories_before)
 values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(target)s, %(tokens)s, %(memories)s);
 
 -- count --
--- Adds turns, what the model took, and memories that are taken away; tells how far the session has come.
+-- Add turns, tokens and removed memories, and return the progress of the refinement.
 update refinements set steps = steps + %(steps)s, model_tokens = model_tokens + %(tokens)s, removed = removed + %(removed)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null
 returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at)::float8, removed, memories_before;
 
 -- ledger --
--- The core memory of the scope key: all that is always in context, oldest first.
+-- Return the context memories of the scope key, oldest first.
 select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags, scope_key,
        case when (provenance <> 'consolidated' or said is not null) and actor_id is distinct from %(reader_id)s then actor_id end as author, said
@@ -19,7 +19,7 @@ select id, version, kind, category, content, subject, subject_user_id, valid_fro
  order by valid_from, id;
 
 -- find --
--- Core memories that have one of the words, since and before a day; the most fitting first.
+-- Return context memories with one of the words, between two days, the best match first.
 select m.id from memories m
  cross join lateral (
        select string_agg(quote_literal(lexeme)::tsquery::text, ' | ')::tsquery as words
@@ -32,9 +32,9 @@ select m.id from memories m
  limit %(most)s;
 
 -- duplicates --
--- What says exactly the same of the same person, but for white space and Unicode form, lives once; nobody reads it for that.
--- Raised, lowered, circled and broken numbers are no form of plain ones: 10² is not 102.
--- A protected one stays, then a commitment, then the one that matters most, and leads to the others. Tells how many go, or would.
+-- Count, and with `remove` soft-delete, exact duplicates: the same text about the same person, apart from white space
+-- and Unicode form. No model reads them. Raised, lowered, circled and fractional digits stay distinct: 10² is not 102.
+-- The protected one is retained, then a core memory, then the most important, and gets a relation to the others.
 with ranked as (
     select id, protected, row_number() over same as nth, first_value(id) over same as kept
       from memories
@@ -56,7 +56,7 @@ with ranked as (
 select count(*)::integer from extra;
 
 -- close_merged --
--- What is merged goes, if it is still as it was read.
+-- Soft-delete merged memories, if they are unchanged since they were read.
 update memories m set state = 'soft_deleted'
   from unnest(%(ids)s::uuid[], %(versions)s::integer[]) as g(id, version)
  where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.id = g.id and m.version = g.version
@@ -64,8 +64,8 @@ update memories m set state = 'soft_deleted'
 returning m.id;
 
 -- insert_merged --
--- The memory that takes its place: as old as the oldest of them, as important, pinned and confidential as any of them; it
--- rests on all that they rested on.
+-- Store the merged memory. It is as old as the oldest part, as important, pinned and private as any part, and has all
+-- their source messages.
 with merged as (
     select * from memories where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s)
 ), stored as (
@@ -77,7 +77,7 @@ with merged as (
            least(min(valid_from), clock_timestamp()), (array_agg(utc_offset order by valid_from, id))[1],
            case when count(distinct coalesce(source_session_id, '')) = 1 then min(source_session_id) end,
            case when bool_or(said is not null) then min(actor_id) else %(actor_id)s end, %(role)s,
-           -- others read what was merged in the words of its one author
+           -- Other users read a merged memory in the words of its one author.
            case when bool_or(said is not null) then %(content)s end
       from merged
     on conflict do nothing
@@ -92,14 +92,14 @@ with merged as (
 select id from stored;
 
 -- done --
--- How often the session did what, in memories.
+-- Count the refinement's changes of memories by event.
 select event, count(*)::integer from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and refinement_id = %(id)s
    and event in ('DEDUP', 'MERGE', 'UPDATE', 'DELETE', 'PROTECT')
  group by event;
 
 -- finish --
--- The session ends, with its outcome.
+-- Store the outcome of the refinement.
 update refinements
    set ended = %(ended)s, ended_at = clock_timestamp(), tokens_after = %(tokens)s, memories_after = %(memories)s,
        duplicates = %(DEDUP)s, merged = %(MERGE)s, updated = %(UPDATE)s, deleted = %(DELETE)s,
@@ -107,7 +107,7 @@ update refinements
  where agent_id = %(agent_id)s and id = %(id)s and ended is null;
 
 -- listed --
--- Sessions of the visible scope keys, or all that the transaction sees, newest first.
+-- Return refinements of the visible scope keys, or all that the transaction sees, newest first.
 select id, scope_key, started_at, actor, ended, ended_at,
        ended is null and exists (select from leases l
                                   where l.agent_id = r.agent_id and l.scope_key = r.scope_key and l.work = 'refinement'
@@ -120,13 +120,13 @@ select id, scope_key, started_at, actor, ended, ended_at,
  order by started_at desc, id limit %(most)s;
 
 -- set_vector --
--- The vector of a memory's new words.
+-- Store the vector of a memory's new text.
 update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';
 
 -- originals --
--- What memories said when the session began, about whom and since when: of those that it made itself, what went into them.
--- Without ids: of all that it has touched.
+-- Return the texts that memories had at the start of the refinement, with subject and date. For memories that the
+-- refinement itself created, their parts count. Without ids, all memories that it changed.
 with recursive part(id) as (
     select unnest(coalesce(%(ids)s::uuid[], array(
            select h.memory_id from history h

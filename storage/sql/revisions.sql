@@ -1,8 +1,7 @@
 -- changes --
--- How far the agent's history has come, how far the reader was told of it in this session, and what happened in between to
--- the memories that it may see, oldest first, with what took their place. One statement, so that all of it is of one moment:
--- what commits while it runs has a higher revision than the head it reads. Who was never told is told of nothing,
--- but from a revision on that the caller names.
+-- Return the head of the agent's history, the reader's last seen revision in this session, and the changes of visible
+-- memories since, oldest first, with their successors. A single statement reads one snapshot: a later commit has a
+-- higher revision than this head. A new reader gets no changes, unless the caller passes a revision.
 with told as (
     select h.revision as head, coalesce(%(since)s::bigint, t.seen_revision) as seen_revision, t.shown
       from heads h left join thread_revisions t
@@ -22,7 +21,7 @@ with told as (
              from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
             where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.revision > told.seen_revision
               and h.event = any(%(events)s)
-              -- what a memory says is the same after a change of its flags
+              -- A change of flags leaves the text unchanged.
               and h.reason <> 'annotate'
               and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
               and (%(standing)s or m.kind not in ('core', 'consolidation', 'reflection'))
@@ -46,8 +45,7 @@ select told.head, told.seen_revision, p.revision, p.event, p.memory_id, p.catego
  order by p.revision;
 
 -- advance --
--- The reader has been told up to here; never backwards, and never beyond what has happened, for later changes would go
--- unannounced.
+-- Move the reader's seen revision forward, never backwards and never beyond the head: later changes would be skipped.
 with head as (
     select coalesce(max(revision), 0) as revision from heads where agent_id = %(agent_id)s
 ), moved as (

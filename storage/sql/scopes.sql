@@ -1,36 +1,36 @@
 -- settings --
--- What the visible scope keys override.
+-- Return the overrides of the visible scope keys.
 select scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit
   from scopes where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s);
 
 -- read_snapshot --
--- The agent's overrides, and the revision of its newest row of history; nothing and 0 for an agent not seen yet.
+-- Return the agent's overrides and the newest revision of its history; empty and 0 for a new agent.
 select coalesce((select settings from agents where agent_id = %(agent_id)s), '{}'),
        coalesce((select revision from heads where agent_id = %(agent_id)s), 0);
 
 -- ensure_agent --
--- An agent exists from its first use on.
+-- Store an agent at its first use.
 insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing;
 
 -- lock_agent --
--- What the agent overrides, for whoever is about to change it. The key stays untouched: a lock of it would wait for
--- everybody who has a row that refers to the agent.
+-- Return and lock the agent's overrides before a change. The key stays unlocked, so that rows that refer to the agent
+-- do not wait.
 insert into agents (agent_id) values (%(agent_id)s)
 on conflict (agent_id) do update set settings = agents.settings
 returning settings;
 
 -- configure_agent --
--- Replaces the agent's overrides.
+-- Replace the agent's overrides.
 insert into agents (agent_id, settings) values (%(agent_id)s, %(settings)s)
 on conflict (agent_id) do update set settings = excluded.settings;
 
 -- assign_tenant --
--- Assigns the agent to a tenant.
+-- Assign the agent to a tenant.
 insert into agents (agent_id, tenant_id) values (%(agent_id)s, %(tenant_id)s)
 on conflict (agent_id) do update set tenant_id = excluded.tenant_id;
 
 -- configure_scope --
--- Replaces what a scope key overrides.
+-- Replace the overrides of a scope key.
 insert into scopes (agent_id, scope_key, name, extraction_guidance, consolidation_guidance, is_active, threshold, word_limit)
 values (%(agent_id)s, %(scope_key)s, %(name)s, %(extraction_guidance)s, %(consolidation_guidance)s, %(is_active)s,
         %(threshold)s, %(word_limit)s)
@@ -40,13 +40,13 @@ on conflict (agent_id, scope_key) do update
        threshold = excluded.threshold, word_limit = excluded.word_limit;
 
 -- turn_writes_today --
--- Memories written for turns of a user since midnight (UTC).
+-- Return the number of memories written for the user's turns since midnight (UTC).
 select turn_writes from scopes
  where agent_id = %(agent_id)s and scope_key = %(counted_key)s
    and turn_writes_on = (clock_timestamp() at time zone 'utc')::date;
 
 -- count_turn_writes --
--- Adds to what was written for the user's turns; a new day begins anew.
+-- Add to the memories written for the user's turns; a new day starts at zero.
 insert into scopes (agent_id, scope_key, turn_writes, turn_writes_on)
 values (%(agent_id)s, %(counted_key)s, %(written)s, (clock_timestamp() at time zone 'utc')::date)
 on conflict (agent_id, scope_key) do update
@@ -56,7 +56,7 @@ on conflict (agent_id, scope_key) do update
 returning turn_writes;
 
 -- record_usage --
--- Adds a step's tokens to the agent's day.
+-- Add a step's tokens to the agent's day.
 insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, unreported_calls)
 values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(tier)s, %(calls)s,
         %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s, %(unreported_calls)s)
@@ -66,7 +66,7 @@ on conflict (agent_id, day, step, model) do update
        unreported_calls = u.unreported_calls + excluded.unreported_calls;
 
 -- daily_usage --
--- Tokens by day, step and model, the last day first.
+-- Return tokens by day, step and model, the newest day first.
 select day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, unreported_calls from token_usage
  where agent_id = %(agent_id)s and day >= coalesce(%(since)s::date, '-infinity')
    and day < coalesce(%(before)s::date, 'infinity')

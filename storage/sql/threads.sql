@@ -1,5 +1,5 @@
 -- delete --
--- Threads of one owner, with all that belongs to them.
+-- Delete threads of one user with their checkpoints.
 with writes as (
     delete from checkpoint_writes where thread_id = any(%(threads)s::text[])
 ), blobs as (
@@ -11,9 +11,9 @@ delete from supervisor_checkpoints
  where agent_id = %(agent_id)s and user_id = %(user_id)s and thread_id = any(%(thread_ids)s::text[]);
 
 -- delete_of_runs --
--- Checkpoints that runs made, with what was written after them; the threads that lost some. A server's checkpoints say on
--- which thread they were made, so that a copy of it keeps its own. Where an interrupt waited before such a run, and in the
--- graphs around it, goes what answered it and what came of that: another run must not find it answered.
+-- Delete the checkpoints of runs and the writes after them, and return the affected threads. A server's checkpoints
+-- name the thread they were made on, so a copy keeps its own. If an interrupt waited before such a run, or in an
+-- enclosing graph, its answer and the results are deleted too: another run must not find it answered.
 with gone as (
     delete from checkpoints
      where metadata ->> 'run_id' = any(%(run_ids)s::text[])
@@ -39,7 +39,7 @@ with gone as (
 select distinct thread_id from gone;
 
 -- delete_unused --
--- Values of threads that no checkpoint refers to any more.
+-- Delete values of threads that no checkpoint refers to.
 delete from checkpoint_blobs as b
  where b.thread_id = any(%(threads)s::text[]) and not exists (
        select from checkpoints as c
@@ -47,17 +47,17 @@ delete from checkpoint_blobs as b
           and c.checkpoint -> 'channel_versions' ->> b.channel = b.version);
 
 -- delete_standings --
--- Where threads stood; the trigger writes down where they stand.
+-- Delete the states of threads; the trigger records the new ones.
 delete from supervisor_checkpoints where thread_prefix(agent_id, user_id) || thread_id = any(%(threads)s::text[]);
 
 -- stand_again --
--- The latest checkpoint of threads, as if it had just been saved.
+-- Touch the latest checkpoint of threads, so that the trigger records it.
 update checkpoints as c set metadata = metadata
  where c.thread_id = any(%(threads)s::text[]) and c.checkpoint_ns = ''
    and c.checkpoint_id = (select max(checkpoint_id) from checkpoints where thread_id = c.thread_id and checkpoint_ns = '');
 
 -- copy --
--- All that belongs to a thread, once more under another id; what that one has already stays.
+-- Copy everything of a thread to another id; existing rows of that id stay.
 with writes as (
     insert into checkpoint_writes
     select c.* from checkpoint_writes w cross join lateral jsonb_populate_record(w, %(renamed)s) as c
@@ -73,7 +73,7 @@ select c.* from checkpoints k cross join lateral jsonb_populate_record(k, %(rena
 on conflict do nothing;
 
 -- standings --
--- Where each thread of an owner stands, the one that moved last first.
+-- Return the state of each thread of a user, the last active first.
 select thread_id, checkpoint_data ->> 'checkpoint_id' as checkpoint_id, (checkpoint_data ->> 'step')::integer as step,
        checkpoint_data ->> 'source' as source,
        array(select substr(channel, length('branch:to:') + 1)

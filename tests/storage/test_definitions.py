@@ -63,7 +63,7 @@ REVIEWED: list[Change] = [
     ),
     ("alter table mnemic.history set unlogged", "tables", "table mnemic.history (persistence)"),
     ("alter table mnemic.entries set unlogged", "tables", "table mnemic.entries (persistence)"),
-    ("drop index mnemic.memories_living", "tables", "index mnemic.memories_living (missing)"),
+    ("drop index mnemic.memories_unique_text", "tables", "index mnemic.memories_unique_text (missing)"),
     ("drop index mnemic.history_scope", "tables", "index mnemic.history_scope (missing)"),
     (
         "alter table mnemic.memories drop constraint memories_content_check",
@@ -179,14 +179,14 @@ FURTHER: list[Change] = [
     ("alter table mnemic.memories add column secret text", "tables", "column secret on mnemic.memories (not Mnemic's)"),
     ("alter table mnemic.scopes drop column name", "tables", "column name on mnemic.scopes (missing)"),
     (
-        "update pg_index set indisvalid = false where indexrelid = 'mnemic.memories_living'::regclass",
+        "update pg_index set indisvalid = false where indexrelid = 'mnemic.memories_unique_text'::regclass",
         "tables",
-        "index mnemic.memories_living (state)",
+        "index mnemic.memories_unique_text (state)",
     ),
     (
-        "drop index mnemic.memories_living; create index memories_living on mnemic.memories (agent_id)",
+        "drop index mnemic.memories_unique_text; create index memories_unique_text on mnemic.memories (agent_id)",
         "tables",
-        "index mnemic.memories_living (definition)",
+        "index mnemic.memories_unique_text (definition)",
     ),
     (
         "create unique index once on mnemic.messages (agent_id, content)",

@@ -192,7 +192,7 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     scans = tx.scans("memories")
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Bitmap Heap Scan"}
     indexes = {node["Index Name"] for node in tx.nodes if "Index Name" in node}
-    assert indexes <= {"memories_standing", "memories_one_consolidation", "agents_pkey"}
+    assert indexes <= {"memories_context", "memories_one_consolidation", "agents_pkey"}
     assert [touched(scan) for scan in scans] == [0, facts]
 
 

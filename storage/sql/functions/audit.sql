@@ -1,4 +1,4 @@
--- All that is wrong with an agent's history: a code, and where. Nothing of it says what a memory says.
+-- Return every fault in an agent's history as a code and its place, without any content.
 create function audit_problems() returns table (problem text, revision bigint, memory_id uuid)
 language sql stable security definer
 set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 1 as $$
@@ -38,7 +38,7 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
      where (h.revision, h.hash) is distinct from (coalesce(l.revision, 0), coalesce(l.hash, sha256(convert_to(a.id, 'UTF8'))))
        and coalesce(h.revision, l.revision) is not null
     union all
-    -- without contents are only the rows of a memory that was erased, but for the one that says so
+    -- Only rows of an erased memory lack contents, except the row of the erasure.
     select 'contents', t.revision, t.memory_id from told t
      where case when t.contents is null
                 then (t.before_digest is not null or t.after_digest is not null)
@@ -54,7 +54,7 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
     select 'erased', t.revision, t.memory_id from told t
      where t.state = 'purged' and t.contents is not null and t.event not in ('PURGE', 'ERASE', 'LINK')
     union all
-    -- a row of today against the last that history tells; columns that came or went with an upgrade are not compared
+    -- Compare each row of today with its last row in the history. Columns that an upgrade added or removed are skipped.
     select 'replay', l.revision, coalesce(m.id, l.memory_id)
       from (select m.* from memories m, agent a where m.agent_id = a.id) as m full join last l on l.memory_id = m.id
      where (m.id is null) <> (l.after is null)
@@ -79,7 +79,8 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
     order by 2, 1
 $$;
 
--- Whose history there is, or should be; an agent is looked up after the other, and not every row of each read.
+-- Return the agents that have a history or should have one. The recursion looks up one agent after the other instead of
+-- reading every row.
 create function agent_ids() returns table (agent_id text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive known(id) as (
@@ -92,7 +93,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     order by 1
 $$;
 
--- What ties one row of the chain to the next, for whoever has to check a part of it; says nothing of whose rows they are.
+-- Return the hashes that link rows of the chain, so that a partial export can be checked. It reveals no owner.
 create function chain_links(p_after bigint, p_last bigint) returns table (revision bigint, prev bytea, hash bytea)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select h.revision, h.prev, h.hash from history h

@@ -1,12 +1,12 @@
--- Work that is due across all agents. These functions return ids, times and codes, never contents. Work that failed and waits
--- is left out.
+-- Return whether failed work still waits. All functions of this file work across agents and return ids, times and
+-- codes, never contents.
 create function is_blocked(p_agent text, p_job text, p_key text, p_now timestamptz) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select exists (select from job_failures where agent_id = p_agent and job = p_job and scope_key = p_key
                       and (retry_at is null or retry_at > p_now))
 $$;
 
--- Sessions that have turned cold, or in which enough messages wait, the oldest first.
+-- Return sessions that are cold or have enough waiting messages, the oldest first.
 create function due_sessions(p_now timestamptz, p_cold_minutes integer, p_messages integer, p_most integer)
 returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -24,7 +24,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by s.last_activity_at limit p_most
 $$;
 
--- Scope keys with enough unabsorbed reflections for a consolidation. p_thresholds maps a scope to its number of reflections.
+-- Return scope keys with enough unabsorbed reflections for a consolidation. p_thresholds maps each scope to its number
+-- of reflections.
 create function due_consolidations(p_now timestamptz, p_thresholds jsonb, p_most integer)
 returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -47,7 +48,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by w.since limit p_most
 $$;
 
--- Scope keys whose context memories have more tokens than the agent's budget; of one agent, if it is named, more than its target.
+-- Return scope keys with more tokens in their context memories than the agent's budget or, if p_agent is given, than
+-- its target.
 create function due_refinements(p_now timestamptz, p_agent text, p_tokens integer, p_most integer)
 returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -67,14 +69,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and not exists (select from leases l
                         where l.agent_id = c.agent_id and l.scope_key = c.scope_key
                           and l.work = 'refinement' and l.until > p_now)
-       -- a session that ended above its target is not begun anew at once
+       -- A session that ended above its target is not restarted at once.
        and not exists (select from refinements r
                         where r.agent_id = c.agent_id and r.scope_key = c.scope_key
                           and r.ended_at > p_now - interval '1 day')
      order by c.tokens desc, 1, 2 limit p_most
 $$;
 
--- Scope keys of an agent with several facts that a maintenance may compare, in order, behind p_after.
+-- Return the agent's scope keys after p_after that have several facts for maintenance to compare, in order.
 create function paired_scope_keys(p_agent text, p_days integer, p_after text, p_most integer) returns table (scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.scope_key
@@ -85,8 +87,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by m.scope_key limit p_most
 $$;
 
--- Agents whose schedule of a job has to be looked at: it fires, it is new, or another cron line is in force. p_default is the line
--- of an agent that has none of its own.
+-- Return agents with a schedule that fires, is new or has another cron line. p_default is the line of agents without an
+-- override.
 create function due_schedules(p_job text, p_setting text, p_default text, p_now timestamptz, p_most integer)
 returns table (agent_id text, tenant_id text, cron text, known text, last_at timestamptz, next_at timestamptz)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -96,13 +98,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by s.next_at nulls last, a.agent_id limit p_most
 $$;
 
--- Failed work whose pause is over.
+-- Return failed work that may be retried.
 create function due_retries(p_now timestamptz, p_most integer) returns table (job text, agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select f.job, f.agent_id, f.scope_key from job_failures f where f.retry_at <= p_now order by f.retry_at limit p_most
 $$;
 
--- Failed and waiting work of all agents, and the sessions with messages that a formation has set aside.
+-- Return failed and waiting work of all agents, and the sessions with quarantined messages.
 create function failed_jobs(p_most integer)
 returns table (agent_id text, job text, scope_key text, reason text, failures integer, failed_at timestamptz, retry_at timestamptz)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -121,7 +123,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by f.failed_at desc limit p_most
 $$;
 
--- Schedules of all agents.
+-- Return the schedules of all agents.
 create function all_schedules(p_most integer)
 returns table (agent_id text, job text, cron text, last_at timestamptz, next_at timestamptz)
 language sql stable security definer set search_path = mnemic, pg_temp as $$

@@ -1,5 +1,5 @@
--- Before the files of this folder are applied: whatever earlier ones made goes, rights and policies too. What somebody else
--- built on one of these functions stands in the way and is named by the server.
+-- Drop the routines, triggers, policies and rights of the last set-up before the files of this folder are applied. The
+-- server's error names a foreign object that depends on one of these routines.
 do $$
 declare
     command text;
@@ -21,5 +21,5 @@ begin
     end loop;
     revoke all on all tables in schema mnemic from public, mnemic_app, mnemic_admin;
 end $$;
--- Each body is looked at when it first runs, so that the files need no order among themselves.
+-- Postgres checks each body at its first run, so the files need no order.
 set local check_function_bodies = off;

@@ -1,6 +1,6 @@
--- Work on vectors across scope keys and agents. These functions return ids, names and counts, never contents.
+-- Vectors across scope keys and agents. These functions return ids, names and counts, never contents.
 
--- Scope keys with entries whose vector is due.
+-- Return scope keys with entries that may be embedded now.
 create function due_embeddings(p_now timestamptz, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select e.agent_id, e.scope_key from entries e
@@ -9,7 +9,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      group by e.agent_id, e.scope_key order by min(e.embed_after) nulls first, 1, 2 limit p_most
 $$;
 
--- Agents with vectors of other embedders than this one: the embedder of most vectors, and how many are left to make.
+-- Return agents with vectors of other embedders than p_model, with the embedder of most vectors and the number of
+-- vectors to make.
 create function agents_to_reembed(p_agent text, p_model text)
 returns table (agent_id text, main_model text, entries bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -22,8 +23,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from counted c group by c.agent_id having bool_or(c.model <> p_model) order by 1
 $$;
 
--- Agents that move to this embedder, whose name lacks the length of its vectors before it has made one. A move is looked at
--- once more 15 minutes after its switch, for entries of writers that began before it.
+-- Return agents that move to this embedder. p_model lacks the length of the vectors until the first one is made. A move
+-- is checked again 15 minutes after its switch, for entries of writers that began before it.
 create function due_reembeddings(p_model text, p_now timestamptz, p_most integer)
 returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -34,7 +35,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by 1 limit p_most
 $$;
 
--- Entries of the transaction's agent, after one of them, that have no vector of this embedder yet. A claim ends by itself.
+-- Claim entries of the transaction's agent, after a given entry, that lack a vector of this embedder. A claim expires.
 create function claim_to_reembed(p_model text, p_item uuid, p_piece smallint, p_most integer)
 returns table (item_id uuid, piece smallint, kind text, scope_key text)
 language sql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
@@ -51,8 +52,8 @@ language sql volatile security definer set search_path = mnemic, pg_temp set ena
     returning e.item_id, e.piece, e.kind, e.scope_key
 $$;
 
--- Whether every entry of the transaction's agent has a vector of this embedder, or was refused by it. Locks the move until the
--- transaction ends.
+-- Return whether every entry of the transaction's agent has a vector of this embedder or was refused by it. The move
+-- stays locked until the transaction ends.
 create function is_reembedded(p_model text) returns boolean
 language plpgsql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 declare
@@ -64,7 +65,8 @@ begin
            and e.next_model is distinct from p_model and e.refusals = 0);
 end $$;
 
--- Puts made vectors in the place of the former ones, so many at a time; returns how many. A refused entry waits for its vector.
+-- Replace former vectors by the new ones, at most p_most at a time, and return their number. A refused entry waits for
+-- its vector.
 create function switch_vectors(p_model text, p_most integer) returns bigint
 language sql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
     with ready as (

@@ -1,5 +1,5 @@
--- A memory's entries follow its state and its words: new words are searched at once, by text, until somebody
--- brings their vector. A reflection is searched only once it has left the context.
+-- The entries of a memory follow its state and its content. New content is searched by text at once, until a job stores
+-- its vector. A reflection is searched only after it has left the context.
 create function is_searchable(memory_kind text, memory_state text) returns boolean
 language sql immutable
 return case memory_kind when 'reflection' then memory_state = 'absorbed' else memory_state = 'active' end;
@@ -23,24 +23,25 @@ create trigger entries_follow after update on memories for each row
     when (old.state is distinct from new.state or old.content is distinct from new.content)
     execute function keep_entries();
 
--- A moment as the clock showed it at this offset, in minutes.
+-- Return a time as a clock at this offset, in minutes, showed it.
 create function local_time(moment timestamptz, utc_offset smallint) returns timestamp
 language sql immutable
 return moment at time zone 'UTC' + utc_offset * interval '1 minute';
 
--- What is indexed of a memory; memory/text/shape.py writes the same.
+-- Return the indexed text of a memory. memory/text/shape.py builds the same text.
 create function indexed_text(m memories) returns text
 language sql stable set search_path = mnemic, pg_temp as $$
     select '[' || to_char(local_time(m.valid_from, m.utc_offset), 'FMDD FMMonth YYYY') || '] '
            || case when m.subject <> '' then m.subject || ': ' else '' end || coalesce(m.draft, m.content)
 $$;
 
--- When to ask for a vector that was refused so often: a minute later, then four times as long each time, up to a day.
+-- Return the time of the next attempt for a refused vector: a minute later, then four times as long each time, up to a
+-- day.
 create function embedding_due(refusals smallint) returns timestamptz
 language sql volatile
 return clock_timestamp() + least(interval '1 day', interval '1 minute' * 4.0 ^ least(refusals, 6));
 
--- Whose vectors the database holds, over all agents: names of embedders and counts; '' counts entries without a vector.
+-- Count the vectors of each embedder over all agents. '' counts entries without a vector.
 create function vector_models() returns table (model text, vectors bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select e.model, count(*) from entries e where e.searchable group by e.model order by 2 desc, 1

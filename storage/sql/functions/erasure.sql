@@ -1,8 +1,9 @@
--- Nobody's statistics tell of a person who came to have many memories today: what looks single rows up says so, and what reads
--- many at once, too.
+-- Statistics are older than the rows of a growing agent. So functions that look rows up one by one, and functions that
+-- read many rows at once, each disable the other kind of plan.
 
--- Takes what memories and messages say: contents, vectors, and what the history holds of them. The rows stay as skeletons, and
--- so does which rested on which; the digests stay, and without their salts they tell nothing. It beats protection.
+-- Erase the contents of memories and messages: text, vectors and their copies in the history. The rows stay as
+-- skeletons with their links. The digests stay too, and reveal nothing without their salts. Protection does not prevent
+-- an erasure.
 create function erase_contents(p_agent text, p_memories uuid[], p_messages uuid[], p_op uuid) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -15,20 +16,20 @@ begin
            withdrawn_by = null
      where agent_id = p_agent and id = any(p_memories);
     delete from withdrawn where agent_id = p_agent and memory_id = any(p_memories);
-    -- with its words a pair of facts is judged anew
+    -- A pair of facts is judged anew after one of them is erased.
     delete from checked_pairs where agent_id = p_agent and (earlier_id = any(p_memories) or later_id = any(p_memories));
     delete from history_contents c using history h
      where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
        and c.agent_id = p_agent and c.revision = h.revision;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
-    -- what was attached to a message goes with it
+    -- Attachments are erased with their message.
     perform clear_messages(p_agent, p_messages || array(
         select id from messages where agent_id = p_agent and attached_to = any(p_messages)), p_op);
     perform reactivate_replaced(p_agent, p_memories, '{}');
 end $$;
 
--- Takes the words of messages, with what is searched of them. What was pending counts as formed, so that no run meets a message
--- without content.
+-- Erase the content of messages and their entries. Pending messages count as formed, so that no formation reads a
+-- message without content.
 create function clear_messages(p_agent text, p_messages uuid[], p_op uuid) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -38,7 +39,7 @@ begin
      where agent_id = p_agent and id = any(p_messages);
 end $$;
 
--- The messages that memories rest on, but those that somebody else said.
+-- Return the source messages of memories, except messages of other people.
 create function erasable_sources(p_agent text, p_memories uuid[], p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -48,8 +49,8 @@ language sql stable security definer set search_path = mnemic, pg_temp
        and m.content is not null
 $$;
 
--- What a person said, and what was answered: all that no person said before another one spoke. Of sessions in which
--- nobody else spoke, all of it.
+-- Return the messages of a person with the replies up to the next person's message. In a session without other people,
+-- return all messages.
 create function messages_of_person(p_agent text, p_user text) returns table (id uuid, session_id text, is_alone boolean)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_nestloop = off set enable_mergejoin = off as $$
@@ -66,8 +67,9 @@ language sql stable security definer set search_path = mnemic, pg_temp
      where s.is_alone or s.speaker = p_user
 $$;
 
--- Memories of a person, and those that what they said went into, whosever they are: those that rest on it, the episodes of runs
--- that read it, what others read as the person's own word, and what was written in sessions where nobody else spoke.
+-- Return the memories of a person in any scope key: their own memories, memories formed from their messages, episodes
+-- of formations that read these messages, their contributions to shared scopes, and memories written in sessions
+-- without other people.
 create function memories_of_person(p_agent text, p_user text) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp set enable_nestloop = off set enable_seqscan = off as $$
     with said as materialized (
@@ -78,7 +80,7 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
     select id from memories
      where agent_id = p_agent and (scope_key = 'user:' || p_user or subject_user_id = p_user)
     union
-    -- offset 0: looked up one by one
+    -- offset 0 forces one look-up per row
     select s.memory_id
       from said cross join lateral (select memory_id from sources where agent_id = p_agent and message_id = said.id offset 0) as s
     union
@@ -101,21 +103,22 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
               and h.reason in ('remember', 'remember_procedure', 'correct') offset 0))
 $$;
 
--- The words of a text.
+-- Return the distinct words of a text.
 create function words_in(p_text text) returns text[]
 language sql immutable set search_path = mnemic, pg_temp as $$
     select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
 $$;
 
--- What a refinement wrote with words that it took away from one of these memories, and that were not in what it replaced: new
--- memories (ADD), or others in other words (UPDATE); by which row of history.
+-- Return the memories into which a refinement wrote words that it removed from the given memories and that their own
+-- former text lacked. p_event is ADD for new memories and UPDATE for changed ones. The revision is the row of history
+-- of that change.
 create function rewritten_with(p_agent text, p_memories uuid[], p_event text) returns table (memory_id uuid, revision bigint)
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
         select l.h, k.c
           from unnest(p_memories) as i(id)
-         -- offset 0: looked up one by one
+         -- offset 0 forces one look-up per row
          cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id
                                 and h.refinement_id is not null and h.event in ('DELETE', 'MERGE', 'UPDATE') offset 0) as l
          cross join lateral (select c from history_contents c where c.agent_id = p_agent and c.revision = (l.h).revision offset 0) as k
@@ -132,18 +135,18 @@ language sql stable security definer set search_path = mnemic, pg_temp
                            where o.agent_id = p_agent and o.op_id = w.op_id and o.event in ('MERGE', 'UPDATE'))
 $$;
 
--- What these memories went into, now or back then: facts that replaced them, for the two may have been merged, consolidations
--- that took them in, memories that they were merged into, and of a refinement that saw them what tells of it, and what took
--- their words over. Looked up row by row, whatever a table that was small once would have been read by.
+-- Return the memories derived from the given ones, now or earlier: facts that replaced them, consolidations that
+-- absorbed them, merged memories, journals of refinements that read them, and memories that a refinement wrote with
+-- their words. Each row is looked up by its key.
 create function derived_memories(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with told as materialized (
         select l.h, k.c
           from unnest(p_memories) as i(id)
-         -- offset 0: looked up one by one
+         -- offset 0 forces one look-up per row
          cross join lateral (select h from history h where h.agent_id = p_agent and h.memory_id = i.id offset 0) as l
-          -- of what was erased before, the operation still tells
+          -- For erased contents the operation still shows the connection.
           left join lateral (select c from history_contents c where c.agent_id = p_agent and c.revision = (l.h).revision offset 0) as k on true
     ), born as (
         select (h).scope_key, min((h).ts) as ts from told where (h).event = 'ADD' group by 1
@@ -167,7 +170,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
             or (h).event = 'SUPERSEDE' and m.kind = 'fact' and o.event = 'ADD')
 $$;
 
--- What a memory came from: facts that it replaced, now or back then, and what was merged into it.
+-- Return the sources of a memory: facts that it replaced, now or earlier, and memories that were merged into it.
 create function source_memories(p_agent text, p_memory uuid) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -177,21 +180,21 @@ language sql stable security definer set search_path = mnemic, pg_temp
     union
     select o.memory_id
       from history h join history o on o.agent_id = p_agent and o.op_id = h.op_id and o.event in ('MERGE', 'SUPERSEDE')
-     -- offset 0: looked up one by one
+     -- offset 0 forces one look-up per row
       left join lateral (select after from history_contents where agent_id = p_agent and revision = o.revision offset 0) as c on true
      where h.agent_id = p_agent and h.memory_id = p_memory and h.event = 'ADD'
        and (o.event = 'MERGE' or c.after ->> 'superseded_by' = p_memory::text)
 $$;
 
--- What a refinement removed because it says exactly the same, and what it kept.
+-- Return the exact duplicates that a refinement removed in favour of the memory, or the one that it retained instead.
 create function same_as(p_agent text, p_memory uuid) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select case r.from_id when p_memory then r.to_id else r.from_id end from relations r
      where r.agent_id = p_agent and p_memory in (r.from_id, r.to_id) and r.relation_type = 'same_as'
 $$;
 
--- Memories, and where their words live on: what they came from, what they and that went into, what is exactly the same, with
--- whatever lies between. Nothing is taken that shares no word with them; of a text that is one word, all of it.
+-- Return the given memories and all memories that share their words: their sources, everything derived from these, and
+-- exact duplicates. A memory without a word in common is left out, unless one of the two texts is a single word.
 create function related_memories(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive earlier(origin, id) as (
@@ -205,7 +208,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select k.origin, n.id from kin k
          cross join lateral (select derived_memories(p_agent, array[k.id]) union select same_as(p_agent, k.id)
                               union select memory_id from rewritten_with(p_agent, array[k.id], 'UPDATE')) as n(id)
-    ), told as materialized ( -- all words that each of them ever had, but for the name of whom it is about
+    ), told as materialized ( -- all words that each memory ever had, without the name of its subject
         select m.id, array(
                select unnest(words_in(m.content))
                union
@@ -220,8 +223,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where k.id = k.origin or o.words && t.words or least(cardinality(o.words), cardinality(t.words)) < 2
 $$;
 
--- Messages that may repeat what is erased, as far as they still have words and are not planned yet: the person's own, and those
--- that no person said, in the sessions in which the person spoke and in these scope keys.
+-- Return messages that may repeat an erased text. They still have content and are not planned yet. They belong to the
+-- person, or to no person in one of the person's sessions or in p_keys.
 create function repeat_candidates(p_agent text, p_user text, p_keys text[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with theirs as materialized (
@@ -235,9 +238,9 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
            and not exists (select from erasing e where e.agent_id = p_agent and e.item_id = m.id))
 $$;
 
--- Those of these messages that hold all words of one of the memories, besides the name of its subject; that have the same words
--- as one of the messages that the memories rest on; or that no person said and that hold all words of a sentence of one of
--- the messages to be quoted.
+-- Return the messages among p_among that repeat an erased text. A message repeats it in one of three ways: it has all
+-- words of a memory, except its subject's name; it has exactly the words of a source message; or, if no person wrote
+-- it, it has all words of a sentence of p_quoted.
 create function find_repeats(p_agent text, p_among uuid[], p_memories uuid[], p_sources uuid[], p_quoted uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with theirs as materialized (
@@ -256,7 +259,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select id, unnest(words) as word from theirs
     ), rarity as materialized (
         select word, count(*) as messages from theirs_words group by word
-    ), sought as materialized ( -- by the rarest of its words
+    ), sought as materialized ( -- looked up by its rarest word
         select distinct on (c.nth) c.words, c.is_quoted, w.word
           from claim c cross join unnest(c.words) as w(word) join rarity r on r.word = w.word
          where cardinality(c.words) > case when c.is_quoted then 2 else 1 end order by c.nth, r.messages
@@ -265,11 +268,11 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where t.words @> s.words and (t.user_id is null or not s.is_quoted)
     union
     select t.id from theirs t join given g on g.words = t.words
-     -- and tell of them: "yes, please" is said of many things
+     -- A source message counts only if it shares a word with the memory: "yes, please" answers many questions.
      where cardinality(t.words) > 1 and t.words && array(select unnest(words) from claim where not is_quoted)
 $$;
 
--- Insights that were drawn from these memories or messages.
+-- Return the insights drawn from these memories or messages.
 create function drawn_from(p_agent text, p_memories uuid[], p_messages uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -280,9 +283,10 @@ language sql stable security definer set search_path = mnemic, pg_temp
      where s.agent_id = p_agent and s.message_id = any(p_messages)
 $$;
 
--- An erasure is planned before anything is taken, and goes on where it was broken off: in steps, each an operation of its own.
+-- An erasure is planned before anything is erased. It runs in steps, one operation each, and resumes after an
+-- interruption.
 
--- Begins an erasure of the person's, or of the session's where there is no person; or says which one goes on.
+-- Begin an erasure for the person, or for the session if there is no person, or return the one to resume.
 create function begin_erasure(p_keys text[]) returns table (id uuid, is_whole boolean, goes_on_from timestamptz)
 language sql security definer set search_path = mnemic, pg_temp as $$
     insert into erasures (agent_id, id, scope_key)
@@ -295,7 +299,7 @@ language sql security definer set search_path = mnemic, pg_temp as $$
      order by e.scope_key not like 'user:%' limit 1 for update
 $$;
 
--- The erasure of that id, if it is one of the transaction's own.
+-- Return and lock the erasure of this id if the transaction may access its scope key.
 create function own_erasure(p_erasure uuid) returns erasures
 language sql security definer set search_path = mnemic, pg_temp as $$
     select e from erasures e
@@ -306,14 +310,15 @@ create function owner_of(e erasures) returns text
 language sql immutable
 return case when e.scope_key like 'user:%' then substr(e.scope_key, 6) end;
 
--- Whether a memory is the person's to erase by its id: of a scope key of their own, or their own word in one that others read.
+-- Return whether the person may erase a memory by its id: it is in one of their scope keys, or it is their contribution
+-- to a shared one.
 create function may_erase(m memories, p_keys text[], p_user text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.state <> 'purged' and (m.scope_key = any(p_keys) or p_user is not null and is_contribution_of(m, p_user))
 $$;
 
--- Adds memories that are the person's to erase, where their words live on, and what they were formed from; and messages of the
--- person's by their ids, with what was formed from them.
+-- Plan the given memories that the person may erase, with related memories and source messages, and the person's given
+-- messages, with the memories formed from them.
 create function plan_erasure(p_erasure uuid, p_keys text[], p_ids uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -334,13 +339,13 @@ begin
                                  select memory_id from sources where agent_id = e.agent_id and message_id = any(named)));
     ids := array(select m.id from memories m where m.agent_id = e.agent_id and m.id in (select related_memories(e.agent_id, ids))
                     and may_erase(m, own, owner_of(e)));
-    -- what was drawn from the same messages and says all of it too, with where its words live on; a text is taken apart once,
-    -- and not for each pair
+    -- Memories with the same source messages and all words of a planned memory are planned too, with their related
+    -- memories. Each text is split once, not once per pair.
     alike := array(
         with near as materialized (
             select m.id, words_in(m.content) || words_in(m.subject) as words from memories m
              where m.agent_id = e.agent_id
-               -- by messages too whose words went before
+               -- Source messages that were erased before still count.
                and m.id in (select a.memory_id
                               from sources s join messages w on w.agent_id = e.agent_id and w.id = s.message_id
                               join sources a on a.agent_id = e.agent_id and a.message_id = w.id
@@ -355,7 +360,7 @@ begin
                     and m.id in (select unnest(ids) union select related_memories(e.agent_id, alike)));
     said := named || array(select erasable_sources(e.agent_id, ids, owner_of(e)));
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
-    -- what others read is followed into whatever it went into
+    -- A shared memory is followed into all memories derived from it.
     select e.agent_id, m.id, e.id, false, m.scope_key = any(own)
       from memories m where m.agent_id = e.agent_id and m.id = any(ids)
     on conflict do nothing;
@@ -366,8 +371,8 @@ begin
     on conflict do nothing;
 end $$;
 
--- Adds what goes with memories and messages in every erasure: the messages, copies that were raised from the memories, insights
--- that were drawn from either, and messages of the same formation that wait to lose their words, but for those of other people.
+-- Plan everything that goes with memories and messages in every erasure: the messages, propagated copies, insights, and
+-- messages of the same formation whose content is due to be deleted, except those of other people.
 create function plan_related(e erasures, p_memories uuid[], p_messages uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -386,7 +391,7 @@ language sql security definer set search_path = mnemic, pg_temp
     on conflict do nothing
 $$;
 
--- Adds all that the agent has of the person, as far as it is known at first sight; how much is new.
+-- Plan all memories and messages of the person that are found directly, and return the number of new items.
 create function plan_person(p_erasure uuid) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -400,7 +405,7 @@ begin
     insert into erasing (agent_id, item_id, erasure_id, is_message, is_expanded)
     select e.agent_id, m.id, e.id, false, false
       from memories_of_person(e.agent_id, owner_of(e)) as f join memories m on m.agent_id = e.agent_id and m.id = f
-     -- what was erased before still tells what it went into
+     -- An erased memory still shows the memories derived from it.
      where m.state <> 'purged' or not e.is_whole
     union all
     select e.agent_id, m.id, e.id, true, true
@@ -412,11 +417,11 @@ begin
     return added;
 end $$;
 
--- Adds what these memories went into, that too which was erased before where it is to be followed, and what goes with them. Of
--- an erasure by ids, what other people said in the place of one of these stays.
+-- Plan the memories derived from these, and everything that goes with them. p_through: also follow memories that were
+-- erased before. An erasure by ids leaves texts that other people wrote in place of a memory.
 create function expand(e erasures, p_memories uuid[], p_through boolean) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp
-    -- a plan that was cached while little was planned to be erased takes a hundred times as long later
+    -- A plan cached while few items were planned takes a hundred times as long later.
     set plan_cache_mode = force_custom_plan
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -436,8 +441,8 @@ begin
     perform plan_related(e, p_memories, array(select erasable_sources(e.agent_id, p_memories, owner_of(e))));
 end $$;
 
--- Adds, once all memories of a person's erasure are planned, the messages of the assistant and of tools that quote them or the
--- person's messages, and the memories that rest on such a message; returns the number of items.
+-- Plan the quotations of a person's planned memories and messages by the assistant and by tools, and the memories
+-- formed from these. Return the number of items. All memories of the person must be planned before.
 create function plan_quotations(e erasures) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp set plan_cache_mode = force_custom_plan as $$
 declare
@@ -464,7 +469,7 @@ begin
     return added;
 end $$;
 
--- Follows so many memories of the plan, and then adds quotations; returns the number of items.
+-- Expand at most p_most planned memories; once all are expanded, plan the quotations. Return the number of items.
 create function follow_erasure(p_erasure uuid, p_most integer) returns bigint
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -484,14 +489,14 @@ begin
     return cardinality(ids);
 end $$;
 
--- One operation: so much of what is planned goes for good, messages first, so that nothing more is formed from them. What a
--- memory of a person went into since it was planned is looked for again, for afterwards nothing tells of it.
+-- Erase at most p_most planned items in one operation. Messages come first, so that nothing more is formed from them.
+-- Memories derived since the planning are added now, because afterwards no row shows the connection.
 create function erase_step(p_erasure uuid, p_op uuid, p_actor text, p_most integer) returns table (id uuid, is_message boolean)
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
-    -- the erasure before the head: while it is planned, nobody else waits
+    -- Lock the erasure before the head: no other transaction waits while the erasure is planned.
     e    erasures := own_erasure(p_erasure);
     ids  uuid[];
     said uuid[];
@@ -516,8 +521,8 @@ begin
     return query select i, false from unnest(ids) as i union all select i, true from unnest(said) as i;
 end $$;
 
--- Ends an erasure of which nothing is left: of a person's, so many threads go first, theirs and those of nobody's that are
--- sessions in which only the person spoke; whether it is ended.
+-- End an erasure that has no planned items left, and return whether it has ended. For a person, at most p_most threads
+-- are deleted first: the person's own, and threads without a user in sessions where only the person spoke.
 create function end_erasure(p_erasure uuid, p_most integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -534,14 +539,14 @@ begin
         update scopes set name = null, extraction_guidance = null, consolidation_guidance = null
          where agent_id = e.agent_id
            and (scope_key = e.scope_key or scope_key in (select 'session:' || session_id from unnest(alone) as session_id));
-        -- records that hold the person's id and no content
+        -- These records have the person's id and no content.
         delete from checked_pairs where agent_id = e.agent_id and scope_key = e.scope_key;
         delete from job_failures where agent_id = e.agent_id and scope_key = e.scope_key;
         update events set user_id = null where agent_id = e.agent_id and user_id = owner_of(e);
         theirs := array(select t from supervisor_checkpoints t
                          where t.agent_id = e.agent_id
                            and (t.user_id = owner_of(e) or t.user_id = '' and t.thread_id = any(alone)) limit p_most);
-        -- by their ids, for no index finds a prefix where the locale is not C
+        -- Delete by ids: outside the locale C no index finds a prefix.
         ids := array(select thread_prefix(t.agent_id, t.user_id) || t.thread_id from unnest(theirs) as t);
         delete from checkpoint_writes where thread_id = any(ids);
         delete from checkpoint_blobs where thread_id = any(ids);
@@ -556,13 +561,14 @@ begin
     return true;
 end $$;
 
--- How much a planned erasure has left to do.
+-- Return the number of planned items that are left.
 create function count_left_to_erase(p_erasure uuid) returns bigint
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select count(*) from erasing where agent_id = current_setting('mnemic.agent_id') and erasure_id = p_erasure
 $$;
 
--- What a planned erasure takes, and what stays and why: the texts of what is the person's own.
+-- Return the planned items and the memories and messages that stay, with the reason. Texts are returned only if they
+-- are the person's own.
 create function preview_erasure(p_erasure uuid, p_keys text[])
 returns table (id uuid, kind text, scope_key text, content text, stays text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -599,7 +605,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                   and cardinality(words_in(t.content)) > 1))
 $$;
 
--- Takes the words of the agent's messages whose days are over, the oldest and at most so many; how many they were.
+-- Delete the content of the agent's messages that are due, at most p_most and the oldest first. Return their number.
 create function forget_messages(p_most integer) returns integer
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -612,7 +618,7 @@ begin
     return cardinality(due);
 end $$;
 
--- Memories that time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was their expiry.
+-- Return memories after p_beyond that expired at least p_after ago and did not change since.
 create function expired_since(p_agent text, p_after interval, p_beyond uuid, p_most integer) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.* from memories m
@@ -625,7 +631,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by m.id limit p_most
 $$;
 
--- How many messages of the agent are due to lose their words, and how many memories to be purged. p_after is null if none is purged.
+-- Count the agent's messages and memories that are due for deletion of their content. p_after is null if memories are
+-- not purged.
 create function due_purges(p_after interval) returns table (messages bigint, memories bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select (select count(*) from messages m
@@ -634,8 +641,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                                                '00000000-0000-0000-0000-000000000000', null))
 $$;
 
--- Purges so much of what time alone has closed, so long ago, after an id: facts, episodes and insights whose last change was
--- their expiry. p_run: the run of maintenance that does it, if it is one.
+-- Purge at most p_most memories after p_beyond that expired at least p_after ago. p_run is the maintenance run, if any.
 create function purge_expired(p_after interval, p_run uuid, p_op uuid, p_actor text, p_beyond uuid, p_most integer)
 returns setof uuid
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -650,13 +656,13 @@ begin
     perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'agent' end,
                            'retention', null, p_run::text, '{}');
     ids := array(select m.id from unnest(expired) as e join memories m on m.agent_id = agent and m.id = e.id
-                  where m.version = e.version order by m.id); -- nothing happened to them meanwhile
-    -- with them go insights that were drawn from them, and copies that were withdrawn because they expired
+                  where m.version = e.version order by m.id); -- unchanged since
+    -- Insights drawn from them go too, and copies that were withdrawn because they expired.
     ids := ids || array(select m.id from memories m
                          where m.agent_id = agent and not m.protected and not m.pinned and m.state <> 'purged' and m.id <> all(ids)
                            and (m.id in (select drawn_from(agent, ids, '{}'))
                                 or m.state = 'soft_deleted' and m.id in (select copies_of(agent, ids))));
-    -- a message that another memory rests on is not the expired one's alone
+    -- A message that another memory was formed from stays.
     perform erase_contents(agent, ids, array(
         select s.message_id from sources s where s.agent_id = agent and s.memory_id = any(ids)
            and not exists (select from sources o join memories m on m.agent_id = agent and m.id = o.memory_id

@@ -1,6 +1,7 @@
--- Counts across agents and users. These functions return counts, names of steps and ids of agents, never contents or users.
+-- Counts across agents and users. These functions return counts, names of steps and ids of agents, never contents or
+-- users.
 
--- The agents that a count covers: those of a tenant, or without one the transaction's own.
+-- Return the agents of a tenant or, if p_tenant is null, the transaction's agent.
 create function counted_agents(p_tenant text) returns setof text
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select agent_id from agents
@@ -8,7 +9,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                 else tenant_id = p_tenant end
 $$;
 
--- Memories formed, messages stored, events and tokens by day (UTC).
+-- Count memories formed, messages stored, events and tokens by day (UTC).
 create function count_activity(p_tenant text, p_since date, p_before date)
 returns table (measure text, day date, name text, op text, status text, amount bigint, duration_ms double precision)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -32,7 +33,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where u.day >= coalesce(p_since, '-infinity') and u.day < coalesce(p_before, 'infinity') group by 2, 3
 $$;
 
--- Tokens of the context memories by scope. p_budget is that of agents that override none.
+-- Return the tokens of the context memories by scope. p_budget is the budget of agents without an override.
 create function context_sizes(p_tenant text, p_budget integer)
 returns table (scope text, scope_keys bigint, largest_tokens bigint, total_tokens bigint, over_budget bigint)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -47,7 +48,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from sizes s group by s.scope order by 1
 $$;
 
--- Tokens that all agents of a tenant have used today (UTC), and when the next day begins. Without p_tenant: the tenant of p_agent.
+-- Return the tokens that all agents of a tenant used today (UTC), and the start of the next day. If p_tenant is null,
+-- the tenant is that of p_agent.
 create function tenant_tokens(p_tenant text, p_agent text) returns table (tenant_id text, tokens bigint, next_day timestamptz)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with today as (select (clock_timestamp() at time zone 'utc')::date as day),
@@ -60,13 +62,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from today, tenant
 $$;
 
--- Agents with events from before a moment.
+-- Return agents with events from before a time.
 create function due_event_prunes(p_before timestamptz, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct e.agent_id, 'agent:' || e.agent_id from events e where e.ts < p_before limit p_most
 $$;
 
--- Failed work by job, and what models were asked for by step, of the whole database.
+-- Count failed work by job, and calls and tokens of models by step, over the whole database.
 create function service_figures() returns table (measure text, name text, status text, amount double precision)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select 'failed_jobs', f.job, case when f.retry_at is null then 'failed' else 'waiting' end, count(*)::double precision

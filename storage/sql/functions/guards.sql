@@ -1,5 +1,5 @@
--- Runs with the rights of whoever writes: only inside a definer function is that the owner. What was erased stays so; and what
--- a memory says changes in a running refinement alone, but for the consolidation, which is rewritten.
+-- The trigger runs with the rights of the writing role, which is the owner only inside a definer function. Erased
+-- memories never change. Content changes only in a running refinement, except the consolidation, which is rewritten.
 create function guard_memory() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin

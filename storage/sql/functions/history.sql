@@ -1,4 +1,5 @@
--- What a row of the chain is hashed by, version h1: every column but the hash itself, in the table's order.
+-- Return the text that the hash of a history row covers, version h1: every column except the hash, in the table's
+-- order.
 create function history_text(h history) returns text
 language sql stable
 return jsonb_build_array(
@@ -9,9 +10,9 @@ create function history_hash(h history) returns bytea
 language sql stable
 return sha256(convert_to(history_text(h), 'UTF8'));
 
--- Once for each statement that changes memories or relations, or begins or ends a refinement, with a row for each in their
--- order: 100 memories cost the head one look-up and one new version instead of 100. The head is looked up by its key, whatever
--- a table that was small once would have been read by; what is written depends on no session's time zone or digits.
+-- Write one row of history per changed memory, relation or refinement, once per statement and in order. 100 memories
+-- then cost one look-up and one new version of the head instead of 100. Results depend on no time zone or float setting
+-- of the session.
 create function record_history() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off
     set timezone = 'UTC' set extra_float_digits = 1 as $$
@@ -23,7 +24,7 @@ declare
     c        history_contents;
     rows     history[];
     contents history_contents[];
-    -- kept nowhere, so that an erased salt does not follow from the others; drawn once, for each draw opens a file
+    -- Never stored, so a deleted salt does not follow from the others. Drawn once, because each draw opens a file.
     pepper   bytea := uuid_send(gen_random_uuid());
 begin
     case tg_op
@@ -31,7 +32,7 @@ begin
         open changed for select null::jsonb as earlier, to_jsonb(n) as later from new_rows n;
     when 'DELETE' then
         open changed for select to_jsonb(o) as earlier, null::jsonb as later from old_rows o;
-    else -- the guard keeps ids; were it off, both rows would still leave one each
+    else -- the guard keeps ids; without it both rows would still be recorded
         open changed for
             select to_jsonb(o) as earlier, n.later
               from (select agent_id, id, to_jsonb(n) as later, row_number() over () as nth from new_rows n) as n
@@ -73,7 +74,7 @@ begin
         h.scope_key := subject ->> 'scope_key';
         h.category := subject ->> 'category';
         h.ts := clock_timestamp();
-        if h.event = 'SESSION' then -- its figures; it has no contents
+        if h.event = 'SESSION' then -- has figures and no contents
             h.refinement_id := subject ->> 'id';
             h.token_delta := 0;
             h.meta := jsonb_strip_nulls(subject - '{agent_id,id,scope_key}'::text[]);
@@ -81,7 +82,7 @@ begin
             h.memory_id := coalesce(subject ->> 'id', subject ->> 'from_id');
             c := (h.agent_id, h.revision, h.scope_key, sha256(pepper || int8send(h.revision)), change.earlier, change.later);
             h.before_digest := sha256(c.salt || convert_to(c.before::text, 'UTF8'));
-            if c.after ->> 'state' = 'purged' then -- what was there is gone for good, and so is the salt of its digest
+            if c.after ->> 'state' = 'purged' then -- the former content is erased, and so is the salt of its digest
                 c.before := null;
                 c.salt := sha256(pepper || int8send(-h.revision));
             end if;
@@ -123,7 +124,7 @@ create trigger append_only before update or delete or truncate on history
     for each statement execute function refuse_change();
 create trigger append_only before update or truncate on history_contents
     for each statement execute function refuse_change();
--- Contents of the history never change; they go with an erasure or a purge.
+-- Contents of the history never change; an erasure or a purge deletes them.
 create function refuse_contents_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin

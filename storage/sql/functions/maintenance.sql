@@ -1,5 +1,5 @@
--- Memories of the agent whose time is over: not used for p_rule's days, with an importance below p_rule's and of a category that
--- is not always in context; or their day has passed (valid_until). Pinned and protected ones stay.
+-- Return the agent's expired memories: past their valid_until, or unused for the days of p_rule, below its importance
+-- and of a category outside the context. Pinned and protected memories never expire.
 create function expired_memories(p_rule jsonb, p_most integer) returns table (id uuid, is_past boolean)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.id, coalesce(m.valid_until <= clock_timestamp(), false)
@@ -15,8 +15,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by m.id limit p_most
 $$;
 
--- One operation: so many of these memories are soft-deleted. Source messages that no other memory rests on leave the search with
--- them; a rollback that restores the memories brings the messages back.
+-- Soft-delete at most p_most expired memories in one operation. Source messages without another memory leave the search
+-- with them; a rollback of the memories restores the messages.
 create function expire_memories(p_rule jsonb, p_run uuid, p_op uuid, p_actor text, p_most integer)
 returns table (id uuid, is_past boolean)
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -30,7 +30,7 @@ begin
         return;
     end if;
     perform open_operation(agent, p_op, p_actor, 'agent', 'ttl', null, p_run::text, '{}');
-    -- read again under the agent's head: what was changed meanwhile stays
+    -- Read again under the agent's head, so memories that changed meanwhile stay.
     select coalesce(array_agg(e.id), '{}'), coalesce(array_agg(e.id) filter (where e.is_past), '{}') into expired, past
       from expired_memories(p_rule, p_most) as e;
     update memories
@@ -44,8 +44,8 @@ begin
     return query select e, e = any(past) from unnest(expired) as e;
 end $$;
 
--- Threads of the agent that nobody has gone on with for so many days and that have more than their latest checkpoint, after one of
--- them: ids, nothing of what was said.
+-- Return the agent's threads after a given one that are unchanged for p_days and have more than one checkpoint. Only
+-- ids are returned.
 create function stale_threads(p_days integer, p_user text, p_thread text, p_most integer)
 returns table (user_id text, thread_id text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$

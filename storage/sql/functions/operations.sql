@@ -1,5 +1,5 @@
--- Locks the agent's head first (a trigger that locks it last deadlocks) and writes into it what the triggers record. No
--- setting opens a write, for anybody can set one.
+-- Lock the agent's head first, because a trigger that locks it last deadlocks, and store the values that the audit
+-- triggers record. A setting could not open a write: every role can change settings.
 create function open_operation(p_agent text, p_op uuid, p_actor text, p_actor_kind text, p_reason text,
                                           p_session text, p_run text, p_meta jsonb) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
@@ -18,14 +18,15 @@ begin
     end if;
 end $$;
 
--- What persons and administrators do ends with the function that does it: the rest of the transaction is not theirs.
+-- Close an operation of a person or an administrator at the end of its function; the rest of the transaction does not
+-- belong to it.
 create function close_operation(p_agent text) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     update heads set op_xid = null where agent_id = p_agent
 $$;
 
--- The operation that this transaction has open on the agent, as a row of history with the revision and the hash of the last one;
--- else nothing but nulls.
+-- Return this transaction's open operation on the agent as a history row, with the revision and hash of the last row;
+-- without an open operation all its columns are null.
 create function open_head(p_agent text) returns history
 language plpgsql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
 begin
@@ -33,8 +34,8 @@ begin
              where agent_id = p_agent and op_xid = pg_current_xact_id() and op_began = transaction_timestamp());
 end $$;
 
--- What the service calls: the agent is the one its transaction was scoped to, and whoever acts is an agent. What only other
--- functions do is not its to claim; rollback, purge and the names of events rest on that.
+-- Open an operation for the service. The agent is that of the transaction, and the actor is an agent. Reasons that
+-- belong to other functions are refused, because rollback, purge and event names depend on them.
 create function begin_operation(p_op uuid, p_actor text, p_reason text, p_session text, p_run text, p_meta jsonb)
 returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -46,8 +47,8 @@ begin
                            p_session, p_run, p_meta);
 end $$;
 
--- Constitutional memories: an administrator sets and lifts the protection, and nothing else touches such a row. Null: the agent
--- has no such living memory.
+-- Set or lift the protection of a memory as administrator. Return whether it changed, or null if the agent has no such
+-- active memory.
 create function set_protection(p_agent text, p_memory uuid, p_protected boolean, p_actor text) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -63,7 +64,7 @@ begin
     return not is_so;
 end $$;
 
--- Those of the keys that the transaction may touch. Null, which is all of them, is for administrators alone.
+-- Return the keys that the transaction may access. Null means all keys and is for administrators only.
 create function permitted_keys(p_keys text[]) returns text[]
 language sql stable set search_path = mnemic, pg_temp as $$
     select coalesce(array_agg(k), case when p_keys is not null or session_user <> 'mnemic_admin' then '{}'::text[] end)

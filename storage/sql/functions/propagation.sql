@@ -1,7 +1,7 @@
--- Propagation: which scope keys are due, who said what memories rest on, and which copies have lost their source. These functions
+-- Propagation: due scope keys, the speakers of source messages, and copies without a valid source. These functions
 -- return ids, keys and similarities, never contents.
 
--- The group of each session in which every run had exactly this one group, and in which the user is a member of it.
+-- Return the group of each session in which every run had exactly this group and the user is a member.
 create function session_groups(p_sessions text[], p_user text) returns table (session_id text, group_id text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select s.session_id, s.identity -> 'group_ids' ->> 0 from sessions s
@@ -10,7 +10,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and (s.identity ->> 'user_id' = p_user or s.identity -> 'members' ? p_user)
 $$;
 
--- Memories of other groups, and other users' candidates for the agent scope, that have most words in common with these memories.
+-- Return memories of other groups, and other users' candidates for the agent scope, that share most words with these
+-- memories.
 create function similar_claims(p_memories uuid[], p_most integer)
 returns table (memory_id uuid, peer_id uuid, peer_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
@@ -31,14 +32,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
             order by ts_rank(e.tsv, n.words) desc, e.item_id limit p_most) as o
 $$;
 
--- The scope keys of the messages that memories rest on, also through merges.
+-- Return the scope keys of the source messages of memories, also through merges.
 create function speaker_keys(p_memories uuid[]) returns setof text
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct m.scope_key from source_messages(current_setting('mnemic.agent_id'), p_memories) as r
       join messages m on m.agent_id = current_setting('mnemic.agent_id') and m.id = r.message_id
 $$;
 
--- Whether two users have neither a group nor a session in common.
+-- Return whether two users have no group and no session in common.
 create function are_strangers(p_one text, p_other text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with spoken as materialized (
@@ -61,7 +62,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select from place a join place b using (name) where a.user_id = p_one and b.user_id = p_other)
 $$;
 
--- Memories that were raised from these, and so on.
+-- Return the memories propagated from these, directly or through other copies.
 create function copies_of(p_agent text, p_memories uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive copy(id) as (
@@ -74,7 +75,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select c.id from copy c join memories m on m.agent_id = p_agent and m.id = c.id where m.state <> 'purged'
 $$;
 
--- Whether what a memory says still holds and may be shared: by itself, or by what it was merged into.
+-- Return whether a memory is valid and may be shared, by itself or as part of a merged memory.
 create function is_still_valid(p_agent text, p_memory uuid) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
@@ -88,14 +89,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                     where not m.private and (m.state in ('active', 'absorbed') or m.state = 'superseded' and m.valid_until is null))
 $$;
 
--- Copies, in all scope keys or in one, with a source that no longer holds or has become private.
+-- Return copies, in all scope keys or in one, with a source that is invalid or private.
 create function orphaned_copies(p_agent text, p_key text) returns table (agent_id text, scope_key text, memory_id uuid)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct m.agent_id, m.scope_key, m.id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
       join memories s on s.agent_id = r.agent_id and s.id = r.to_id
      where r.relation_type = 'propagated_from' and m.state in ('active', 'absorbed') and not m.protected
-       -- most sources are as they were: only the others are followed through their merges
+       -- Most sources are unchanged; only the others are followed through their merges.
        and (s.private or s.state not in ('active', 'absorbed'))
        and (p_agent is null or r.agent_id = p_agent) and (p_key is null or m.scope_key = p_key)
        and not is_still_valid(r.agent_id, r.to_id)
@@ -113,7 +114,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where not is_blocked(c.agent_id, 'withdraw', c.scope_key, p_now) limit p_most
 $$;
 
--- Scope keys that were consolidated, or had new memories a day ago, since they were looked at.
+-- Return scope keys that were consolidated, or got memories that are a day old, since their last propagation.
 create function due_propagations(p_now timestamptz, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with known as (
@@ -129,8 +130,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      limit p_most
 $$;
 
--- Users with new facts or episodes about whom no insights were drawn in the last 24 hours. p_default: whether agents without a
--- setting of their own have insights.
+-- Return users with new facts or episodes and without new insights in the last 24 hours. p_default: whether agents
+-- without an override have insights.
 create function due_insights(p_now timestamptz, p_default boolean, p_most integer) returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.agent_id, m.scope_key

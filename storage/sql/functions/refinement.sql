@@ -1,9 +1,9 @@
--- The kinds that a refinement merges and protects.
+-- Return whether a refinement merges and protects memories of this kind.
 create function is_mergeable(memory_kind text) returns boolean
 language sql immutable
 return memory_kind in ('core', 'reflection');
 
--- Whether the transaction acts for a session that runs on this scope key.
+-- Return whether the transaction acts for a running refinement of this scope key.
 create function in_refinement(p_agent text, p_key text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select exists (select from refinements r
@@ -12,7 +12,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                       and r.scope_key = p_key and r.ended is null and l.until > clock_timestamp())
 $$;
 
--- Begins one act of a session, unless that has ended, or has passed to somebody else.
+-- Open an operation of a refinement. Return false if the refinement has ended or its lease has passed to another
+-- holder.
 create function begin_refinement_act(p_refinement uuid, p_holder uuid, p_op uuid, p_actor text, p_reason text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
@@ -36,8 +37,8 @@ begin
     return true;
 end $$;
 
--- A model may have read what is erased while it thinks: a session on that core memory is taken from whoever holds it, and whoever
--- takes it up reads anew.
+-- End the lease of a refinement if one of its context memories is erased, because its model may have read the text. The
+-- next holder reads the memories again.
 create function end_refinement_lease() returns trigger
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
@@ -48,7 +49,7 @@ create trigger sessions_lapse after update on memories for each row
     when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
     execute function end_refinement_lease();
 
--- An agent protects a core memory of its own: inside a session alone, and it cannot take that back.
+-- Protect a context memory within a refinement. An agent cannot lift the protection.
 create function protect_in_refinement(p_memory uuid, p_version integer) returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Who may do what; nothing else opens anything to the roles of the service and of the administrators.
+-- The rights of the service and of the administrators. Every other right is revoked.
 revoke execute on all functions in schema mnemic from public;
 grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select on history, refinements to mnemic_app, mnemic_admin;

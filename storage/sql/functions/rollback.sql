@@ -1,12 +1,12 @@
--- What is to change is planned by reading alone; then it is done in steps, each an operation that holds the agent's head briefly.
--- The scope of these functions is that of the transaction: its agent and, but for administrators, its scope keys.
+-- A rollback is planned without writing. It runs in steps, each an operation that holds the agent's head for a short
+-- time. Transactions are limited to their agent and, except for administrators, to their scope keys.
 
--- Whether a row of history tells of a memory's row; others tell of relations, reads, refusals.
+-- Return whether a row of history records a change of a memory, not of a relation, a read or a refusal.
 create function changes_memory(h history) returns boolean
 language sql immutable
 return h.event <> 'LINK' and (h.before_digest is not null or h.after_digest is not null);
 
--- Operations, and of a rollback all its steps.
+-- Return these operations, extended to all steps of their rollbacks.
 create function complete_operations(p_agent text, p_ops uuid[]) returns uuid[]
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select array(
@@ -18,8 +18,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                 where h.agent_id = p_agent and h.op_id = any(p_ops) and h.meta ->> 'rollback' is not null)))
 $$;
 
--- The rollback that the same call began, with a cascade or without, and that was broken off: the last of its steps had
--- something left to do.
+-- Return the interrupted rollback of the same request, with or without cascade: its last step had items left.
 create function unfinished_rollback(p_agent text, p_request jsonb) returns uuid
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select (h.meta ->> 'rollback')::uuid from history h
@@ -29,8 +28,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      order by h.revision desc limit 1
 $$;
 
--- The operations, and those that must be undone with them: later changes of the same memories, and what those touched.
--- What was erased is in nobody's way any more, nor is what stands for itself since.
+-- Return these operations and the later ones that must be undone with them: those that changed the same memories,
+-- recursively. Erased memories cause no conflict.
 create function operations_after(p_agent text, p_keys text[], p_ops uuid[]) returns uuid[]
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -54,7 +53,8 @@ begin
     return ops;
 end $$;
 
--- Whether a memory, or one that it went into, is in use, or was forgotten, before it was erased too where that counts.
+-- Return whether a memory, or one that it was merged into, is active or was deleted by a user. p_erased: erased
+-- memories count by their last state.
 create function is_in_use(p_agent text, p_memory uuid, p_erased boolean) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
@@ -72,13 +72,13 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
                             order by h.revision desc limit 1))
 $$;
 
--- A memory as it will be: as its row of back then, or out of use where it was not yet there.
+-- Return a memory as it will be: as in its former row, or soft-deleted if it did not exist then.
 create function restored_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
 language sql stable
 begin atomic
     select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
            "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
-           -- what replaced it or took it in was erased: it is in force, as after that erasure
+           -- If its successor or consolidation was erased, the memory is active, as after that erasure.
            || case when p_is_free or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
                                                 and c.id in ((p_was ->> 'consolidated_into')::uuid, (p_was ->> 'superseded_by')::uuid))
                    then '{"state": "active", "superseded_by": null, "absorbed_at": null, "consolidated_into": null}'
@@ -87,13 +87,13 @@ begin atomic
                    else '{}'::jsonb end) as r;
 end;
 
--- Where a memory lives: two in one place are twins.
+-- Return the key that only one active memory may have.
 create function uniqueness_key(m memories) returns text
 language sql stable
 return jsonb_build_array(m.scope_key, m.kind,
                          case when m.kind <> 'consolidation' then jsonb_build_array(m.content_hash, m.subject_user_id) end)::text;
 
--- The living memory in such a place.
+-- Return the active memory with the same uniqueness key.
 create function find_active_duplicate(p_agent text, p_key text, p_kind text, p_hash uuid, p_subject text) returns setof memories
 language sql stable
 begin atomic
@@ -106,7 +106,7 @@ begin atomic
        and p_kind = 'consolidation';
 end;
 
--- The messages that memories rest on: their own, and those of what was merged into them or removed for their sake.
+-- Return the source messages of memories, including those of memories merged into them or removed as their duplicates.
 create function source_messages(p_agent text, p_memories uuid[]) returns table (message_id uuid)
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive part(id) as (
@@ -118,7 +118,8 @@ language sql stable set search_path = mnemic, pg_temp as $$
     select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
 $$;
 
--- Whether a living memory other than these rests on a message. An insight is drawn from messages and does not repeat them.
+-- Return whether an active memory other than p_but was formed from a message. Insights do not count: they do not repeat
+-- their messages.
 create function is_source_in_use(p_agent text, p_message uuid, p_but uuid[]) returns boolean
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive holder(id) as (
@@ -131,8 +132,8 @@ language sql stable set search_path = mnemic, pg_temp as $$
                     where m.state in ('active', 'absorbed') and m.kind <> 'insight' and m.id <> all(p_but))
 $$;
 
--- Whether a memory that others read is a person's own word: what they typed, remembered or corrected, or what was raised from
--- that.
+-- Return whether a shared memory is a person's contribution: typed, remembered, corrected, or propagated from such a
+-- memory.
 create function is_contribution_of(m memories, p_user text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
     select m.actor_id = p_user and split_part(m.scope_key, ':', 1) in ('group', 'agent') and exists (
@@ -140,7 +141,7 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
               and h.reason in ('formation', 'remember', 'remember_procedure', 'correct', 'propagation') offset 0)
 $$;
 
--- An actor's own words in the scope keys that others read, with what was raised on their strength, in force or not.
+-- Return an actor's contributions to shared scopes with their propagated copies, active or not.
 create function contributions_of(p_actor text) returns setof memories
 language sql stable strict security definer set search_path = mnemic, pg_temp as $$
     with recursive brought(id) as (
@@ -155,7 +156,7 @@ language sql stable strict security definer set search_path = mnemic, pg_temp as
        and m.state <> 'purged' and is_contribution_of(m, m.actor_id)
 $$;
 
--- Whether a memory was merged into one that is in force.
+-- Return whether a memory was merged into an active one.
 create function is_merged_into_active(p_agent text, p_memory uuid) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
@@ -167,8 +168,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select exists (select from whole w join memories m on m.agent_id = p_agent and m.id = w.id and m.state = 'active')
 $$;
 
--- What an actor's words brought into scopes that others read too, and is still in use there, by itself or in what it was merged
--- into; with what it closed.
+-- Return the operations that brought an actor's contributions into shared scopes, if they are still in use there, alone
+-- or merged, with the memories that they closed.
 create function shared_operations(p_actor text) returns table (op_id uuid, scope_key text, memory_ids uuid[])
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select h.op_id, h.scope_key,
@@ -185,7 +186,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
        and (w.state in ('active', 'absorbed') or is_merged_into_active(w.agent_id, w.id)
             or exists (select from memories n where n.agent_id = w.agent_id and n.id = w.superseded_by and n.actor_id = p_actor))
     union all
-    -- what a refinement wrote with these words into others' memories
+    -- Memories of other people that a refinement rewrote with these words.
     select h.op_id, h.scope_key, array[r.memory_id]
       from contributions_of(p_actor) w cross join lateral rewritten_with(w.agent_id, array[w.id], 'UPDATE') as r
       join history h on h.agent_id = w.agent_id and h.revision = r.revision
@@ -193,18 +194,17 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      where w.withdrawn_by is null and not m.protected
 $$;
 
--- The keys of what an actor has shared and has not taken back, in force or not.
+-- Return the scope keys of an actor's contributions that were not withdrawn, active or not.
 create function contribution_keys(p_actor text) returns setof text
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct scope_key from contributions_of(p_actor) where withdrawn_by is null
 $$;
 
--- What it means to undo operations, or to give one scope key back the memories and relations that it had after a revision, which
--- is to undo what was done to it since: what changes, what stands against it, and what a step has to know of it. A memory
--- that was changed later is a conflict: its later operations are listed, and undone too where that is wanted. What the same
--- call began and did not finish is none.
--- Each part is sorted or looked up once and never joined to itself, so that it takes as long as there are memories. turn:
--- what is closed makes room for what comes back; between them what takes the place of another one that moves.
+-- Plan the undo of operations, or the restore of a scope key to a revision, which undoes the changes since. The result
+-- has the changes, the obstacles and the values that a step needs. A memory with later changes is a conflict: its later
+-- operations are listed and, with cascade, undone too. An interrupted rollback of the same request is no conflict. Each
+-- part is sorted or looked up once and never joined to itself, so the time grows linearly with the memories. `turn`
+-- orders the steps: closed memories make room first, then memories that exchange places, then restored ones.
 create function plan_rollback(p_keys text[], p_ops uuid[], p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
                revision bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
@@ -230,7 +230,7 @@ begin
         ops := '{}';
     end if;
     return query
-    with orphaned as materialized ( -- what went into a memory by an operation, and that memory was erased: it stands for itself
+    with orphaned as materialized ( -- memories merged by an operation into a memory that was erased: they are restored by themselves
         select (k.after ->> 'to_id')::uuid as id, l.op_id
           from memories w
           join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
@@ -289,7 +289,7 @@ begin
                 when id in (select t.id from tied t offset 0) then 2 else 3 end, null::uuid, null
       from final
     union all
-    -- an author's words that are in force no more are taken from the past
+    -- The history of withdrawn contributions is hidden even if they are inactive today.
     select 'change', w.id, w.kind, w.scope_key, w.state, w.state, w.version, l.revision, false, 1, null, null
       from contributions_of(p_request ->> 'unshared_by') w
      cross join lateral (select h.revision from history h where h.agent_id = agent and h.memory_id = w.id and changes_memory(h)
@@ -325,8 +325,8 @@ begin
     order by 1, 10, 2;
 end $$;
 
--- One step of what was planned, as an operation; p_whole: the rollback, where that takes more than one. False, and nothing is
--- written, where anything is not as the plan saw it.
+-- Apply one step of a planned rollback as an operation. p_whole is the id of the rollback if it takes several steps.
+-- Return false and write nothing if anything differs from the plan.
 create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_revisions bigint[], p_orphans boolean[],
                           p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
 returns boolean
@@ -338,7 +338,7 @@ declare
     hidden uuid[];
     shown  uuid[];
     taken  uuid[]; -- withdrawn by their author
-    worded uuid[]; -- with other words than now
+    worded uuid[]; -- with changed content
     is_living boolean;
 begin
     perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'revision' then 'restore' else 'undo' end,
@@ -374,17 +374,17 @@ begin
                           and (f.id in (select id from contributions_of(p_request ->> 'unshared_by'))
                                or f.state = 'soft_deleted' and f.provenance = 'consolidated'));
     end if;
-    -- what was withdrawn by the changes that are undone is shown again
+    -- Undoing a withdrawal makes its rows of history readable again.
     delete from withdrawn w
      using unnest(p_ids, p_revisions) as t(id, revision), history h
      where w.agent_id = agent and w.memory_id = t.id and h.agent_id = agent and h.memory_id = t.id and h.op_id = w.op_id
        and h.revision > coalesce(t.revision, 0);
-    -- a place is freed before it is taken: first those that stand where another one has to go
+    -- Free each uniqueness key before another memory takes it: first the memories in the way.
     update memories m set state = 'soft_deleted'
       from unnest(finals) as f
      where m.agent_id = agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
        and exists (select from unnest(finals) as g where g.state = 'active' and g.id <> m.id and uniqueness_key(g) = uniqueness_key(m));
-    -- every column but the identity, which does not change, the version and the time of change, which go on
+    -- Restore every column except the identity, which never changes, the version and the time of change, which go on.
     foreach is_living in array array[false, true] loop
         update memories m
            set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
@@ -397,7 +397,7 @@ begin
           from unnest(finals) as f
          where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
     end loop;
-    -- relations as they were before these rows of history, of which there is one for each relation
+    -- Restore relations to their state before these rows of history; each relation has one row.
     delete from relations r
      using history_contents l
      where l.agent_id = agent and l.revision = any(p_links) and l.before is null and (own is null or l.scope_key = any(own))
@@ -408,8 +408,8 @@ begin
      where l.agent_id = agent and l.revision = any(p_links) and l.before is not null and (own is null or l.scope_key = any(own))
        and l.before ? 'from_id'
     on conflict do nothing;
-    -- what was said goes out of search with the last memory that rests on it, and comes back with the first: one that was
-    -- superseded may have been closed before the last was forgotten
+    -- A source message leaves the search with its last memory and returns with the first restored one. A superseded
+    -- memory may have been closed before the last one was deleted.
     update entries e set searchable = s.is_shown
       from (select x.message_id, bool_or(x.is_shown) as is_shown
               from (select message_id, false as is_shown from source_messages(agent, hidden)
@@ -417,7 +417,7 @@ begin
      where e.agent_id = agent and e.item_id = s.message_id
        and (own is null or e.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[]))
        and (s.is_shown or not is_source_in_use(agent, s.message_id, '{}'));
-    if p_request ? 'unshared_by' then -- all of what was taken, and of texts that were written anew what has been undone
+    if p_request ? 'unshared_by' then -- all rows of withdrawn memories, and the undone rows of rewritten ones
         insert into withdrawn (agent_id, revision, memory_id, op_id, withdrawn_by)
         select agent, h.revision, h.memory_id, p_op, p_request ->> 'unshared_by'
           from unnest(p_ids, p_revisions) as t(id, revision)
@@ -426,7 +426,7 @@ begin
          where m.id = any(taken) or m.id = any(worded) and h.revision > t.revision
         on conflict do nothing;
     end if;
-    -- with the last step, for an earlier one would change what a later one has planned
+    -- Only after the last step: earlier steps would change rows that later steps have planned.
     if p_left = 0 and p_whole is not null then
         select array_agg(m.id) filter (where m.state = 'soft_deleted'), array_agg(m.id) filter (where m.state <> 'soft_deleted')
           into hidden, shown
@@ -441,7 +441,7 @@ begin
     return true;
 end $$;
 
--- A scope key's memories after a revision, without what they say.
+-- Return the memories of a scope key at a revision, without contents.
 create function as_of_blind(p_key text, p_revision bigint)
 returns table (id uuid, kind text, category text, state text, tokens integer, importance integer, protected boolean)
 language sql stable security definer set search_path = mnemic, pg_temp as $$

@@ -1,5 +1,5 @@
--- Id under which a session is stored for a user. Another person's session of the same id is left alone: the user's own one has an
--- id that is made of both. A row without a message or a participant belongs to its first user.
+-- Return the id under which a session is stored for a user. If another person's session has this id, the user gets an
+-- id made of both. A row without messages and participants belongs to its first user.
 create function stored_session(p_agent text, p_session text, p_user text) returns text
 language plpgsql stable security definer set search_path = mnemic, pg_temp as $$
 declare

@@ -1,8 +1,8 @@
--- What a memory replaced comes back into force once that memory is gone: erased, purged, undone or unshared.
+-- A replaced memory becomes active again once its replacement is erased, purged, undone or withdrawn.
 
--- What these memories replaced, directly: facts that they superseded, texts that a consolidation took in or closed, memories
--- that were merged into them or removed as their duplicates, and reflections that a correction removed with its fact. Merges
--- are followed through what was erased before. A memory that its author has taken back stays so: what it replaced follows.
+-- Return the memories that these directly replaced: superseded facts, absorbed or closed texts, merged memories and
+-- duplicates, and reflections that a correction removed with its fact. Merges are followed through memories that were
+-- erased before. A withdrawn memory stays withdrawn; the memories that it replaced are returned.
 create function replaced_memories(p_agent text, p_gone uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -28,7 +28,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     union
     select m.id from gone g join memories m on m.agent_id = p_agent and m.consolidated_into = g.id
     union
-    -- by the relation, which goes when the merge is undone and comes back when that is undone
+    -- Relations are deleted when a merge is undone and restored when the undo is undone.
     select r.to_id
       from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
       join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
@@ -41,7 +41,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
      where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and changes_memory(l))
 $$;
 
--- The end that a memory had before it was superseded.
+-- Return the end that a memory had before it was superseded.
 create function earlier_end(m memories) returns timestamptz
 language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
     select case when m.state <> 'superseded' then m.valid_until
@@ -51,8 +51,8 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
                        order by h.revision desc limit 1) end
 $$;
 
--- Puts these memories in force, with the messages that they rest on, but what a memory in force says already and what is about
--- to be erased. Of several that say the same, one comes back.
+-- Make these memories active and their source messages searchable. Memories that duplicate an active one or are planned
+-- for erasure stay. Of several duplicates one is restored.
 create function reactivate(p_agent text, p_memories uuid[]) returns uuid[]
 language plpgsql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -75,8 +75,7 @@ begin
     return back;
 end $$;
 
--- What these memories replaced is in force again, and copies that had been raised from it, or from memories that are back
--- already, and were withdrawn for its sake.
+-- Reactivate the memories that these replaced, and copies that were withdrawn because their source was replaced.
 create function reactivate_replaced(p_agent text, p_gone uuid[], p_back uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -97,7 +96,7 @@ begin
                               and not is_still_valid(p_agent, r.to_id))));
 end $$;
 
--- What an erased memory had replaced is replaced by its successor from then on, so that the successor gives it back.
+-- Assign the memories replaced by an erased memory to its successor, whose end will reactivate them.
 create function inherit_replaced(p_agent text, p_gone uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -114,14 +113,14 @@ language sql security definer set search_path = mnemic, pg_temp
        and m.id <> h.successor
 $$;
 
--- A memory in force as it was before a row of history.
+-- Return an active memory as it was before a row of history.
 create function former_version(m memories, p_revision bigint) returns setof memories
 language sql stable security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
     select f.* from history_contents c cross join lateral jsonb_populate_record(m, c.before) as f
      where c.agent_id = m.agent_id and c.revision = p_revision and m.state = 'active' and c.before is not null
 $$;
 
--- Stores such memories anew, each with the messages that it rested on, for the rows with their later words are erased.
+-- Store former versions as new memories with their source messages, because the rows with their later text are erased.
 create function restore_former_versions(p_formers memories[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
@@ -146,7 +145,7 @@ begin
     end loop;
 end $$;
 
--- The same for copies that the transaction's operation has withdrawn from a scope key of its own.
+-- Reactivate the memories replaced by copies that the transaction's operation has withdrawn from one of its scope keys.
 create function reactivate_after_withdrawal(p_copies uuid[]) returns void
 language sql security definer set search_path = mnemic, pg_temp as $$
     select reactivate_replaced(current_setting('mnemic.agent_id'), array(

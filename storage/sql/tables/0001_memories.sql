@@ -1,18 +1,18 @@
--- Agents, their scope keys, sessions and messages; memories, and what is searched of them.
+-- Agents, their scope keys, sessions and messages; memories and their search entries.
 
 create table agents (
     agent_id    text primary key,
     tenant_id   text not null default 'default',
     settings    jsonb not null default '{}',
-    -- Last move to another embedder: the one to which the vectors are moved, the one whose vectors are searched until the
-    -- switch, and the time of the switch, which is infinity once no entry of an earlier writer can be left.
+    -- The last move to another embedder: the target, the embedder whose vectors are searched until the switch, and the
+    -- time of the switch. The time is infinity once no entry of an earlier writer can be left.
     next_model      text,
     searched_model  text,
     moved_at        timestamptz
 );
 create index agents_moving on agents (agent_id) where next_model is not null and (moved_at is null or moved_at < 'infinity');
 
--- One row per scope key that has settings or counters of its own.
+-- One row per scope key with settings or counters of its own.
 create table scopes (
     agent_id                text not null references agents,
     scope_key               text not null,
@@ -25,21 +25,25 @@ create table scopes (
     -- memories written for turns of this user on the day
     turn_writes             integer not null default 0,
     turn_writes_on          date,
+    -- last row of history that propagation checked
+    propagated_revision     bigint not null default 0,
+    -- when insights about the user were drawn last
+    insights_at             timestamptz,
     primary key (agent_id, scope_key)
 );
 
--- Who works on a session (formation; retry, of what was set aside) or on a scope key (consolidation, refinement), and how it went.
--- A lease saves model calls; what is written is guarded by formed_by and by versions. holder is null while a failed run
--- waits; a run that ends well deletes its row.
+-- Leases on a session (formation; retry of quarantined messages) or a scope key (consolidation, refinement,
+-- maintenance), with failures. A lease saves model calls; formed_by and versions guard the writes. holder is null while
+-- a failed run waits. A successful run deletes its row.
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
     work       text not null check (work in ('formation', 'retry', 'consolidation', 'refinement', 'maintenance')),
     holder     uuid,
     until      timestamptz not null,
-    -- runs on the same work whose answers could not be used
+    -- runs on the same work with unusable answers
     attempts   integer not null default 0,
-    -- failures in a row, for the wait
+    -- consecutive failures, which set the wait
     failures   integer not null default 0,
     primary key (agent_id, scope_key, work)
 );
@@ -49,18 +53,20 @@ create table sessions (
     session_id        text not null,
     message_count     bigint not null default 0,
     last_activity_at  timestamptz not null,
-    -- the identity of the run that observed last: user, groups, members and role, with which a job forms the session
+    -- identity of the run that observed last: user, groups, members and role; a job forms the session with it
     identity          jsonb not null default '{}',
-    -- whether a job looks at the session once it is cold
+    -- whether a job checks the session once it is cold
     is_waiting        boolean not null default false,
-    -- users who observed in it, spoke in it, or were named as its members: for all others its id leads to a session of their own
+    -- users that observed, spoke or were named as members; for all others the id leads to a session of their own
     participants      text[] not null default '{}',
+    -- whether runs with different groups observed the session; no group then owns its messages
+    is_mixed          boolean not null default false,
     primary key (agent_id, session_id)
 );
 create index sessions_waiting on sessions (last_activity_at) where is_waiting;
 
--- How far a reader, a role and a user, has been told of changes in a session, as a revision, and which memories its contexts,
--- search results and updates have shown: a removal is announced to no other reader.
+-- The last seen revision of each reader (role and user) in a session, and the memories shown to it. A removal is
+-- announced only to readers that were shown the memory.
 create table thread_revisions (
     agent_id    text not null,
     session_id  text not null,
@@ -70,31 +76,31 @@ create table thread_revisions (
     primary key (agent_id, session_id, reader),
     foreign key (agent_id, session_id) references sessions
 );
--- The inbox (formed_by is null) and, afterwards, the sources that were kept. A message that is not kept loses its content
--- in time, once something accounts for it, and stays as a skeleton, so that a host that resends it changes nothing.
+-- The inbox (formed_by is null) and the kept source messages. A message that is not kept loses its content later and
+-- stays as a skeleton, so that a resent message changes nothing.
 create table messages (
     agent_id    text not null,
     id          uuid not null,
     session_id  text not null,
     scope_key   text not null,
-    -- its number within the session, from 1: neighbours lie one apart
+    -- number within the session, from 1; neighbours differ by one
     place       bigint not null,
     role        text not null check (role in ('user', 'assistant', 'tool', 'other', 'attachment')),
     author      text not null,
     user_id     text,
     content     text,
     said_at     timestamptz not null,
-    -- minutes east of UTC, where its speaker was: dates and times are shown by it
+    -- minutes east of UTC at the speaker's place; dates and times are shown with it
     utc_offset  smallint not null default 0 check (utc_offset between -840 and 840),
     formed_by   uuid,
     created_at  timestamptz not null default clock_timestamp(),
-    -- no usable answer could be had for it: still pending, and left out but by a retry
+    -- no model gave a usable answer; the message is pending and only a retry reads it
     quarantined   boolean not null default false,
-    -- the actor of the run that observed it, who need not have said it
+    -- actor of the run that observed the message, not always its author
     submitted_by  text,
-    -- when the words of a formed message go; null: they stay, or are gone
+    -- when the content of a formed message is deleted; null if it stays or is deleted
     forget_at   timestamptz,
-    -- the message whose attachments are in this row
+    -- message with these attachments
     attached_to uuid,
     primary key (agent_id, id),
     foreign key (agent_id, session_id) references sessions
@@ -127,7 +133,7 @@ create table memories (
     absorbed_at        timestamptz,
     consolidated_into  uuid,
     valid_from         timestamptz not null,
-    -- that of the message it was formed from; of valid_from, which is shown by it
+    -- offset of the message that the memory was formed from; valid_from is shown with it
     utc_offset         smallint not null default 0 check (utc_offset between -840 and 840),
     valid_until        timestamptz,
     purge_at           timestamptz,
@@ -138,38 +144,38 @@ create table memories (
     run_id             text,
     actor_id           text,
     role               text,
-    -- whole sentence that a member typed and that the memory rests on; others see it with the memory
+    -- complete sentence that a member typed and the memory rests on; other users see it with the memory
     said               text,
-    -- text that a model wrote where readers get the typed sentence instead: formation reads it, and it is indexed
+    -- text of a model, if readers get the typed sentence instead; formation reads it and it is indexed
     draft              text,
-    -- author who took the memory back from others: it is shown to this user alone
+    -- author who withdrew the memory from other users and is its only reader
     withdrawn_by       text,
     primary key (agent_id, id),
     constraint memories_said_check check (state <> 'purged' and octet_length(said) <= 8192 or said is null),
     constraint memories_draft_check check (state <> 'purged' and octet_length(draft) <= 8192 or draft is null),
-    -- an erased memory keeps its row: neither words nor a subject are left in it
+    -- An erased memory keeps its row without content and subject.
     constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= 8192),
     check (kind <> 'fact' or scope_key not like 'session:%'),
     check ((state = 'superseded') = (superseded_by is not null)),
     check ((state = 'absorbed') = (consolidated_into is not null))
 );
--- The same sentence lives once per scope key, subject and kind; another user's twin is none of its business.
-create unique index memories_living on memories (agent_id, scope_key, content_hash, kind, coalesce(subject_user_id, ''))
+-- A text is unique per scope key, subject user and kind. Another user may store the same text.
+create unique index memories_unique_text on memories (agent_id, scope_key, content_hash, kind, coalesce(subject_user_id, ''))
     where state = 'active';
 create unique index memories_one_consolidation on memories (agent_id, scope_key)
     where state = 'active' and kind = 'consolidation';
--- The always-in-context part is read on every turn; facts of the same scope key must not be in the way, but those of a
--- category that is always in context belong to it.
-create index memories_standing on memories (agent_id, scope_key, kind, category) where state = 'active';
--- Reflections that wait for a consolidation: one pass over them finds the scope keys that are due.
+-- The context memories are read on every turn without the other facts of the scope key, except facts of a category that
+-- is always in context.
+create index memories_context on memories (agent_id, scope_key, kind, category) where state = 'active';
+-- One scan over the waiting reflections finds the scope keys that are due.
 create index memories_reflections on memories (agent_id, scope_key) where state = 'active' and kind = 'reflection';
 
--- What replaced a memory, what took it in, and what tells of a scope key's refinements: few have any.
+-- Few memories are superseded, consolidated or journals.
 create index memories_superseded on memories (agent_id, superseded_by) where superseded_by is not null;
 create index memories_absorbed on memories (agent_id, consolidated_into) where consolidated_into is not null;
 create index memories_journals on memories (agent_id, scope_key, created_at) where kind = 'journal';
 
--- One memory beside another. Both ends' keys, for a link is seen only by those who may see both.
+-- Relations between memories. Both scope keys are stored: a relation is visible only with both ends.
 create table relations (
     agent_id       text not null,
     from_id        uuid not null,
@@ -186,8 +192,10 @@ create table relations (
     check (from_id <> to_id)
 );
 create index relations_to on relations (agent_id, to_id);
+-- Propagated memories are few and checked every minute.
+create index relations_propagated on relations (agent_id, from_id, to_id) where relation_type = 'propagated_from';
 
--- When memories were last recalled, written after the turn: a counter in memories would move the row each time.
+-- The last use of memories, written after the turn: a counter in memories would move the row each time.
 create table memory_use (
     agent_id          text not null,
     memory_id         uuid not null,
@@ -209,9 +217,9 @@ create table sources (
 );
 create index sources_message on sources (agent_id, message_id);
 
--- The only table that is searched. model is '' and vec null while an embedding is pending: it is asked for again after
--- embed_after, and the wait grows with the number of refusals. next_vec is the vector of next_model and takes the place
--- of vec once all entries of the agent have one. An entry is one row, whatever vectors it has.
+-- The only searched table. model is '' and vec is null while an embedding is pending: it is due after embed_after, and
+-- the wait grows with the refusals. next_vec is the vector of next_model and replaces vec once all entries of the agent
+-- have one.
 create table entries (
     agent_id   text not null,
     scope_key  text not null,
@@ -231,8 +239,9 @@ create table entries (
     check ((model = '') = (vec is null)),
     check ((next_model is null) = (next_vec is null))
 );
--- Scope first, exact: with the vector in the index a search is one index-only scan, 0.5 ms per 1,000 rows, recall 1.0.
--- There is no approximate index (half the results lost under a scoped search) and no GIN (ignored under row security).
+-- Scope first and exact: with the vector in the index, a search is one index-only scan, 0.5 ms per 1,000 rows with a
+-- recall of 1.0. An approximate index loses half of the results of a scoped search, and row security ignores a GIN
+-- index.
 create index entries_scope on entries (agent_id, scope_key, model) include (item_id, piece, kind, category, vec) where searchable;
 create index entries_pending on entries (agent_id, scope_key) where model = '';
 
@@ -241,8 +250,15 @@ create table token_usage (
     day            date not null,
     step           text not null,
     model          text not null,
+    tier           text not null default '',
     calls          bigint not null,
+    -- calls without reported tokens
+    unreported_calls  bigint not null default 0,
     input_tokens   bigint not null,
+    -- input tokens from the provider's cache, which cost less
+    cached_tokens  bigint not null default 0,
     output_tokens  bigint not null,
     primary key (agent_id, day, step, model)
 );
+-- Tokens of all agents of a tenant on one day.
+create index token_usage_day on token_usage (day);

@@ -1,4 +1,4 @@
--- What happened to memories, without their contents: append-only, gapless and chained per agent.
+-- Changes of memories without their contents: append-only, gapless and chained per agent.
 create table history (
     agent_id       text not null,
     revision            bigint not null,
@@ -24,16 +24,16 @@ create table history (
     primary key (agent_id, revision)
 );
 create index history_memory on history (agent_id, memory_id, revision);
--- What changed in the visible scope keys since a revision; an agent's other users may have changed far more.
+-- Changes in the visible scope keys since a revision; other users of the agent may have changed far more.
 create index history_scope on history (agent_id, scope_key, revision);
 -- Rows of one operation, and of one session.
 create index history_op on history (agent_id, op_id);
 create index history_session on history (agent_id, session_id, ts) where session_id is not null;
--- What one refinement did.
+-- Rows of one refinement.
 create index history_refinement on history (agent_id, refinement_id) where refinement_id is not null;
 
--- The contents behind the digests: all that a purge or an erasure takes away. One function writes both tables, and
--- nobody takes a row of history away: a foreign key would cost a sixth of a save.
+-- The contents behind the digests, which a purge or an erasure deletes. One function writes both tables and rows of
+-- history are never deleted: a foreign key would cost a sixth of a save.
 create table history_contents (
     agent_id   text not null,
     revision        bigint not null,
@@ -44,8 +44,8 @@ create table history_contents (
     primary key (agent_id, revision)
 );
 
--- Rows of history whose contents an author has taken back from others: they are shown to this user alone. An undo of the
--- operation that took them back deletes these rows.
+-- Rows of history whose contents an author has withdrawn from other users; only this user reads them. Undoing the
+-- withdrawal deletes these rows.
 create table withdrawn (
     agent_id      text not null,
     revision           bigint not null,
@@ -56,17 +56,19 @@ create table withdrawn (
 );
 create index withdrawn_memory on withdrawn (agent_id, memory_id);
 
--- Where each agent's chain has come to, and the operation that is open on it: that of a transaction which still runs, by its
--- id and its time, for a dump that is restored elsewhere brings ids that come there once more. Whoever may write here may
--- claim any act, so that nobody may but the functions of the owner.
+-- The head of each agent's chain and its open operation. The operation belongs to a running transaction, by its id and
+-- start time: after a restore elsewhere, transaction ids repeat. Only functions of the owner write this table, since a
+-- writer could claim any operation.
 create table heads (
     agent_id    text primary key,
     revision         bigint not null,
     hash        bytea not null,
     op_xid      xid8,
     op_began    timestamptz,
-    -- what each of its rows of history says, by the names of its columns
+    -- columns of its history rows
     operation   jsonb
 ) with (fillfactor = 50);
--- The steps of a rollback that took more than one.
+-- Steps of rollbacks.
 create index history_rollback on history (agent_id, (meta ->> 'rollback'), revision) where meta ->> 'rollback' is not null;
+-- Rows of one maintenance run. Its operations have no session, which keeps rows of conversations out of the index.
+create index history_run on history (agent_id, run_id) where run_id is not null and session_id is null;

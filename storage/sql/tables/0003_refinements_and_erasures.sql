@@ -1,13 +1,13 @@
--- Figures of each session, and nothing of what memories say. Who holds its lease works on it; whoever takes the lease later
--- goes on with a session that was broken off.
+-- Figures of each refinement, without contents. The holder of its lease runs it; the next holder continues an
+-- interrupted one.
 create table refinements (
     agent_id         text not null references agents,
     id               uuid not null,
     scope_key        text not null,
-    -- who had it started
+    -- actor that started the refinement
     actor            text not null,
     started_at       timestamptz not null default clock_timestamp(),
-    -- turns of the agent, tokens of the model's calls, memories taken away without being kept elsewhere
+    -- turns of the agent, tokens of its model calls, memories removed without a replacement
     steps            integer not null default 0,
     model_tokens     bigint not null default 0,
     removed          integer not null default 0,
@@ -30,11 +30,11 @@ create table refinements (
 );
 create unique index refinements_one_running on refinements (agent_id, scope_key) where ended is null;
 
--- An erasure that runs, or was broken off; what it has done stands in the history. A person's is whole.
+-- Running or interrupted erasures; the history records their operations. The erasure of a person is whole.
 create table erasures (
     agent_id   text not null references agents,
     id         uuid not null,
-    -- whose: a person's, or a session's that is nobody's
+    -- scope key of a person, or of a session without users
     scope_key  text not null,
     is_whole   boolean not null default false,
     begun_at   timestamptz not null default clock_timestamp(),
@@ -42,15 +42,15 @@ create table erasures (
     unique (agent_id, scope_key)
 );
 
--- What is still to be erased: memories, messages, and whether it was looked up what a memory went into.
+-- Planned items of an erasure: memories and messages. is_expanded: the memories derived from it are planned.
 create table erasing (
     agent_id     text not null,
     item_id      uuid not null,
     erasure_id   uuid not null,
     is_message   boolean not null,
     is_expanded  boolean not null,
-    -- row of history by which a refinement gave another person's memory words of what is erased, if that is all of it: the
-    -- former words stay, as a new memory
+    -- row of history in which a refinement wrote erased words into another person's memory, if that is the only reason;
+    -- its former text then stays as a new memory
     rewritten_at_revision  bigint,
     primary key (agent_id, item_id, erasure_id),
     foreign key (agent_id, erasure_id) references erasures

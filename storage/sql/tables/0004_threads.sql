@@ -1,11 +1,11 @@
--- One row for each thread: where it stands, without a word of it. What was said stays in the saver's own tables, where
--- thread_id is agent/user/thread, so that two people may name threads alike.
+-- The state of each thread, without its messages, which stay in the saver's tables. There, thread_id is
+-- agent/user/thread, so that two users may use the same thread id.
 create table supervisor_checkpoints (
     agent_id         text not null,
-    -- '' for a thread that is nobody's own
+    -- '' for a thread without a user
     user_id          text not null,
     thread_id        text not null,
-    -- ids, versions, the step, the nodes that come next
+    -- ids, versions, the step and the next nodes
     checkpoint_data  jsonb not null,
     created_at       timestamptz not null default clock_timestamp(),
     updated_at       timestamptz not null default clock_timestamp(),

@@ -1,4 +1,4 @@
--- The planner's samples would keep texts and vectors whose rows are long erased, and no statement is planned by them.
+-- No statistics on contents: the planner's samples would keep texts and vectors of erased rows, and no plan needs them.
 alter table memories alter content set statistics 0, alter content_hash set statistics 0, alter subject set statistics 0,
     alter tags set statistics 0;
 alter table messages alter content set statistics 0, alter author set statistics 0;

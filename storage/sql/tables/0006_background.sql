@@ -1,4 +1,4 @@
--- Work of the background that failed. retry_at is null once the job is not tried again without a command.
+-- Failed background work. retry_at is null if only a command starts the job again.
 create table job_failures (
     agent_id   text not null references agents,
     job        text not null,
@@ -10,8 +10,8 @@ create table job_failures (
     primary key (agent_id, job, scope_key)
 );
 
--- Pairs of facts that a model has judged, by digests of their ids and versions: they are not judged again for some days, unless
--- one of them is erased.
+-- Pairs of facts that a model has judged, by digests of their ids and versions. They are judged again after some days,
+-- or after one of them was erased.
 create table checked_pairs (
     agent_id     text not null references agents,
     scope_key    text not null,
@@ -22,7 +22,7 @@ create table checked_pairs (
     primary key (agent_id, scope_key, fingerprint)
 );
 
--- The schedule of each agent's jobs: the cron line in force, and when it fired last and fires next.
+-- The schedule of each agent's jobs: the effective cron line, its last and its next run.
 create table schedules (
     agent_id  text not null references agents,
     job       text not null,

@@ -1,5 +1,5 @@
--- What the service did, without contents: counts over time, kept for `events_days`. No foreign key to agents: a recall of an
--- agent that has stored nothing is counted too.
+-- Counts of the service over time, without contents, kept for `events_days`. No foreign key to agents, because recalls
+-- of an agent without memories count too.
 create table events (
     agent_id     text not null,
     id           uuid not null default gen_random_uuid(),
@@ -12,7 +12,7 @@ create table events (
     category     text,
     -- cosine similarity of the best result
     sim          real,
-    -- events alike of one batch are one row: how many, and how long all of them took
+    -- equal events of one batch are one row with their number and total time
     occurrences  integer not null default 1,
     duration_ms  real,
     ts           timestamptz not null,
@@ -20,5 +20,3 @@ create table events (
 );
 -- Old events are pruned across agents.
 create index events_ts on events (ts);
--- The tokens of all agents of a tenant on one day.
-create index token_usage_day on token_usage (day);
