@@ -150,7 +150,7 @@ async def _changes(scoped: ScopedTransaction, settings: Settings, *, standing: b
     session = scoped.identity.session_id
     if session is None or not (settings.always_in_context or settings.rag):
         return _unannounced()
-    read = await revisions.changes(scoped, session, standing=standing)
+    read = await revisions.read_changes(scoped, session, with_context=standing)
     delta = header(read, scoped.identity.user_id)
     updates = [
         {

@@ -122,12 +122,12 @@ async def due_schedules(
     return await _rows(database, DueSchedule, statement, values)
 
 
-async def failed_jobs(database: Database, limit: int) -> list[JobFailure]:
+async def list_failures(database: Database, limit: int) -> list[JobFailure]:
     """Return the work that failed, of all agents, the newest first."""
     return await _rows(database, JobFailure, "select * from failed_jobs(%(most)s)", {"most": limit})
 
 
-async def schedules(database: Database, limit: int) -> list[Schedule]:
+async def list_schedules(database: Database, limit: int) -> list[Schedule]:
     """Return the schedules of all agents, the next to fire first."""
     return await _rows(database, Schedule, "select * from all_schedules(%(most)s)", {"most": limit})
 

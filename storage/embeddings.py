@@ -46,9 +46,9 @@ async def are_due(tx: ScopedTransaction) -> bool:
     return bool(await tx.tuples(_SQL["are_due"], {}))
 
 
-async def claim(tx: ScopedTransaction, *, most: int) -> list[PendingText]:
+async def claim(tx: ScopedTransaction, *, limit: int) -> list[PendingText]:
     """Return the texts that have waited longest for a vector, and let no other caller claim them for a while."""
-    claimed = await tx.tuples(_SQL["claim"], {"most": most})
+    claimed = await tx.tuples(_SQL["claim"], {"most": limit})
     return await _texts(tx, claimed)
 
 

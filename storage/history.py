@@ -23,12 +23,12 @@ _SQL = load_statements("history")
 MAX_NAMED = 20
 
 
-async def of_memory(tx: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
+async def read_memory_history(tx: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
     """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
     return await tx.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id}, for_host=True)
 
 
-async def done_today(tx: ScopedTransaction, *reasons: str) -> int:
+async def count_today(tx: ScopedTransaction, *reasons: str) -> int:
     """Operations for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
     who = tx.identity
     values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
@@ -36,7 +36,7 @@ async def done_today(tx: ScopedTransaction, *reasons: str) -> int:
     return int(count)
 
 
-async def problems(tx: ScopedTransaction) -> list[AuditProblem]:
+async def find_problems(tx: ScopedTransaction) -> list[AuditProblem]:
     """As administrator: all that is wrong with the agent's history, by revision.
 
     One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
@@ -44,38 +44,38 @@ async def problems(tx: ScopedTransaction) -> list[AuditProblem]:
     return await tx.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
-async def head(tx: ScopedTransaction) -> Head:
+async def read_head(tx: ScopedTransaction) -> Head:
     """The newest row of the agent's history; where there is none, what the first one will follow."""
     found = await tx.rows(Head, _SQL["head"], {})
     return found[0] if found else Head(revision=0, hash=first_hash(tx.identity.agent_id))
 
 
-async def hashes(tx: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
+async def read_hashes(tx: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
     """As administrator: the hashes of those of these rows of the agent's history that are there."""
     return dict(await tx.tuples(_SQL["hashes"], {"revisions": list(revisions)}))
 
 
-async def agents(database: Database) -> list[str]:
+async def list_agents(database: Database) -> list[str]:
     """As administrator: every agent that has a history or should have one, in alphabetical order."""
     async with database.catalog() as connection:
         return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
 
 
-async def exported(tx: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
+async def read_export_rows(tx: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
     """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
     return await tx.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})
 
 
-async def operations(
-    tx: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, most: int
+async def list_operations(
+    tx: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, limit: int
 ) -> list[Operation]:
     """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
     session_id = await tx.find_session(session_id)
-    values = {"keys": keys, "session_id": session_id, "since": since, "most": most}
+    values = {"keys": keys, "session_id": session_id, "since": since, "most": limit}
     return await tx.rows(Operation, _SQL["operations"], values, for_host=True)
 
 
-async def operations_in(
+async def find_operation_ids(
     tx: ScopedTransaction,
     keys: Sequence[str] | None,
     *,
@@ -95,7 +95,7 @@ async def operations_in(
     return [op_id for (op_id,) in await tx.tuples(_SQL["operations_in"], values)]
 
 
-class Shared(NamedTuple):
+class SharedWords(NamedTuple):
     """How an actor's words came into scopes that others read too."""
 
     actor: str
@@ -106,10 +106,10 @@ class Shared(NamedTuple):
     memory_ids: list[UUID]
 
 
-async def shared_by(tx: ScopedTransaction, actor: str) -> Shared:
+async def find_shared(tx: ScopedTransaction, actor: str) -> SharedWords:
     """The operations, the scope keys and the memories."""
     rows = await tx.call("shared_operations", actor)
-    return Shared(
+    return SharedWords(
         actor=actor,
         ops=sorted({op_id for op_id, *_ in rows}),
         scope_keys=tuple(sorted(key for (key,) in await tx.call("contribution_keys", actor))),
@@ -140,7 +140,7 @@ async def plan_undo(
     return plan
 
 
-async def plan_unshare(tx: ScopedTransaction, shared: Shared, *, cascade: bool) -> Plan:
+async def plan_unshare(tx: ScopedTransaction, shared: SharedWords, *, cascade: bool) -> Plan:
     """Return the plan that takes back what an actor has shared, and hides it from the past that others read."""
     request = _undoing(shared.scope_keys, shared.ops, cascade=cascade) | {"unshared_by": shared.actor}
     request["only"] = [str(memory_id) for memory_id in shared.memory_ids]
@@ -204,7 +204,7 @@ async def revision_of(tx: ScopedTransaction, key: str, moment: int | datetime) -
     if isinstance(moment, datetime):
         ((revision,),) = await tx.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
         return int(revision)
-    newest = (await head(tx)).revision
+    newest = (await read_head(tx)).revision
     if moment > newest:
         raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
     return moment
@@ -217,7 +217,7 @@ async def as_of(tx: ScopedTransaction, key: str, moment: int | datetime, *, with
     return await tx.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
-async def as_of_blind(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
+async def as_of_without_contents(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """The same for an administrator, closed ones too, without what they say."""
     revision = await revision_of(tx, key, moment)
     return await tx.rows(

@@ -90,16 +90,16 @@ def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 async def read_inbox(
-    tx: ScopedTransaction, session_id: str, *, most: int, quarantined: bool = False, skip: int = 0
+    tx: ScopedTransaction, session_id: str, *, limit: int, quarantined: bool = False, skip: int = 0
 ) -> Inbox:
-    """The oldest pending messages of a session, at most `most`: of those that were set aside, or of all others.
+    """The oldest pending messages of a session, at most `limit`: of those that were set aside, or of all others.
 
     Their times are the believed ones; the rows, and what a search finds, keep those that were given.
 
     Args:
         skip: so many of them are passed over, and counted from the oldest again beyond the last.
     """
-    values = {"session_id": session_id, "most": most, "quarantined": quarantined, "skip": skip}
+    values = {"session_id": session_id, "most": limit, "quarantined": quarantined, "skip": skip}
     rows = await tx.rows(dict, _SQL["pending"], values)
     figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
     rows = [row for row in rows if row["id"]]
@@ -111,7 +111,7 @@ async def read_inbox(
     return Inbox(messages=tuple(messages), **figures[0])
 
 
-async def quarantined(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
+async def quarantine(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
     """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
     await tx.execute(_SQL["quarantined"], {"ids": sorted(message_ids)})
 
@@ -136,7 +136,7 @@ async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message]
         )
 
 
-async def forget_later(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
+async def schedule_forgetting(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
     """Lets the words of messages go so long after now, which `forget_due` does."""
     await tx.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
 
@@ -147,13 +147,13 @@ async def forget_due(tx: ScopedTransaction) -> int:
     return int(gone)
 
 
-async def listed(tx: ScopedTransaction, session_id: str | None, *, most: int) -> list[Message]:
+async def list_messages(tx: ScopedTransaction, session_id: str | None, *, limit: int) -> list[Message]:
     """Return the messages of the visible scope keys that still have their words, newest first."""
-    values = {"session_id": await tx.find_session(session_id), "most": most}
+    values = {"session_id": await tx.find_session(session_id), "most": limit}
     return await tx.rows(Message, _SQL["listed"], values, for_host=True)
 
 
-async def counted(tx: ScopedTransaction, session_id: str | None) -> int:
+async def count_messages(tx: ScopedTransaction, session_id: str | None) -> int:
     """Return how many messages of the visible scope keys still have their words."""
     session_id = await tx.find_session(session_id)
     ((count,),) = await tx.tuples(_SQL["counted"], {"session_id": session_id})

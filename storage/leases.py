@@ -32,7 +32,7 @@ async def renew(tx: ScopedTransaction, lease: Lease, settings: Settings) -> bool
     return bool(await tx.tuples(_SQL["renew"], {**lease._asdict(), "seconds": settings.lease_seconds}))
 
 
-async def waits_for(tx: ScopedTransaction, lease: Lease) -> Waits:
+async def blocked_by(tx: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
     return "backoff" if (True,) in await tx.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
 
@@ -47,7 +47,7 @@ async def finish(tx: ScopedTransaction, lease: Lease) -> None:
     await tx.execute(_SQL["finish"], lease._asdict())
 
 
-async def release_messages(tx: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
+async def release(tx: ScopedTransaction, lease: Lease, settings: Settings, failure: Failure) -> None:
     """Ends a lease whose work was not done, with the wait that the failure asks for."""
     values = {
         **lease._asdict(),

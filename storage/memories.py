@@ -17,7 +17,7 @@ from mnemic.storage.transaction import ScopedTransaction, array_text, half_vecto
 _SQL = load_statements("memories")
 _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
 #: States in which a memory is in context or searched.
-KEPT: tuple[State, ...] = ("active", "absorbed")
+RETAINED_STATES: tuple[State, ...] = ("active", "absorbed")
 
 Vectors = Mapping[UUID, Sequence[float] | None]
 
@@ -55,7 +55,7 @@ async def add_sources(tx: ScopedTransaction, said_again: Sequence[tuple[UUID, UU
         await tx.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
 
 
-async def twins(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
+async def find_exact_duplicates(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
     """The living memories that say the same as these, by the id of the new one."""
     found = await tx.rows(ExactDuplicate, _SQL["twins"], {"memories": _as_json(tx, memories)})
     return {twin.new_id: twin for twin in found}
@@ -100,7 +100,7 @@ async def absorb(tx: ScopedTransaction, consolidation_id: UUID, reflection_ids: 
     await _all_or_nothing(tx, "absorb", values, len(reflection_ids))
 
 
-async def outdated(tx: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
+async def find_stale(tx: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
     """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first.
 
     Args:
@@ -115,15 +115,15 @@ async def close_parts(tx: ScopedTransaction, consolidation_id: UUID, ids: Collec
     await tx.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
 
 
-async def drafts(tx: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
+async def read_drafts(tx: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the texts that a model wrote, of the memories of which readers get other words."""
     return dict(await tx.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
 
 
-async def as_drafted(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
+async def with_drafts(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
     """Return what is always in context in the words of the models that wrote it, as formation reads it."""
     memories = [memory for scope in part.scopes for memory in [*scope.texts, *scope.facts]]
-    found = await drafts(tx, [memory.id for memory in memories])
+    found = await read_drafts(tx, [memory.id for memory in memories])
     if not found:
         return part
 
@@ -144,7 +144,7 @@ async def as_drafted(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
     return part._replace(scopes=tuple(scopes))
 
 
-async def parts(tx: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
+async def read_absorbed(tx: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
     """Return the reflections that a consolidation has taken in and still holds, oldest first."""
     return await tx.rows(Memory, _SQL["parts"], {"id": consolidation_id})
 
@@ -165,17 +165,21 @@ async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str
     await _all_or_nothing(tx, "rewrite", values, 1)
 
 
-async def standing(
-    tx: ScopedTransaction, *, kinds: Sequence[Kind] = CONTEXT_KINDS, always: Sequence[str] = (), most: int = 0
+async def read_context(
+    tx: ScopedTransaction,
+    *,
+    kinds: Sequence[Kind] = CONTEXT_KINDS,
+    fact_categories: Sequence[str] = (),
+    max_facts: int = 0,
 ) -> ContextPart:
     """What is always in context.
 
     Args:
         kinds: which of the standing kinds.
-        always: the categories whose facts are in context too.
-        most: facts at most, the most important and newest of them.
+        fact_categories: categories of facts that are in context too.
+        max_facts: maximum number of facts; the most important and newest are returned.
     """
-    values = {"kinds": list(kinds), "always": list(always), "most": most}
+    values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts}
     rows = await tx.rows(dict, _SQL["standing"], values)
     overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
     found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in tx.scope_keys}
@@ -195,33 +199,35 @@ async def standing(
     return ContextPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
 
 
-async def living(tx: ScopedTransaction, kinds: Sequence[Kind], *, most: int, with_closed: bool = False) -> list[Memory]:
+async def list_memories(
+    tx: ScopedTransaction, kinds: Sequence[Kind], *, limit: int, with_closed: bool = False
+) -> list[Memory]:
     """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
-    values = {"kinds": list(kinds), "most": most, "with_closed": with_closed}
+    values = {"kinds": list(kinds), "most": limit, "with_closed": with_closed}
     return await tx.rows(Memory, _SQL["living"], values, for_host=True)
 
 
-async def similar(
+async def find_nearest(
     tx: ScopedTransaction,
     scope_keys: Sequence[str],
     vectors: Sequence[Sequence[float] | None],
     *,
     model: str,
-    most: int,
+    limit: int,
 ) -> list[SimilarFact]:
     """The nearest living facts of each new fact's own scope key, in one statement; none for a fact without a vector."""
-    values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": most}
+    values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": limit}
     return await tx.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
 
 
-async def candidates(
+async def find_candidates(
     tx: ScopedTransaction,
     facts: Sequence[NewMemory],
     scope_keys: Sequence[Sequence[str]],
     vectors: Sequence[Sequence[float] | None],
     *,
     model: str,
-    most: int,
+    limit: int,
 ) -> list[SimilarFact]:
     """The living facts that each new fact may change, the likeliest first, in one statement.
 
@@ -231,18 +237,18 @@ async def candidates(
     Args:
         scope_keys: for each new fact those in which it may change anything.
         vectors: of the new facts; a fact without one is compared by words and subject alone.
-        most: candidates a fact.
+        limit: maximum number of candidates for each fact.
     """
     given = [
         {"scope_keys": [*keys], "subject": fact.subject, "user_id": fact.subject_user_id, "category": fact.category,
          "content": fact.content}
         for fact, keys in zip(facts, scope_keys, strict=True)
     ]  # fmt: skip
-    values = {"facts": json.dumps(given), "vectors": half_vectors(vectors), "model": model, "most": most}
+    values = {"facts": json.dumps(given), "vectors": half_vectors(vectors), "model": model, "most": limit}
     return await tx.rows(SimilarFact, _CANDIDATES, values)
 
 
-async def unabsorbed_counts(tx: ScopedTransaction) -> dict[str, int]:
+async def count_unabsorbed(tx: ScopedTransaction) -> dict[str, int]:
     """Unabsorbed reflections by scope key."""
     return {tx.host_session(key): count for key, count in await tx.tuples(_SQL["unabsorbed"], {})}
 
@@ -274,7 +280,7 @@ async def update(tx: ScopedTransaction, memory: Memory, request: UpdateRequest) 
     await _all_or_nothing(tx, "update", values, 1)
 
 
-async def see_categories(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
+async def allow_categories(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
     """For the rest of the transaction these alone, or all: sources of what a role may ask for are of any category."""
     listed = "" if categories is None else array_text(tuple(categories))
     await tx.execute(_SQL["see_categories"], {"categories": listed})
@@ -289,7 +295,7 @@ async def forget(tx: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
     await _all_or_nothing(tx, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
-async def forget_drawn(tx: ScopedTransaction, memory_id: UUID) -> None:
+async def forget_derived(tx: ScopedTransaction, memory_id: UUID) -> None:
     """Soft-deletes the unabsorbed reflections of its scope key and the session that rest on this fact's words alone.
 
     Where another living fact was drawn from the same words, they may be about that one, and stay.

@@ -21,7 +21,7 @@ _MAX_COMPARISONS: Final = 1_000_000
 _MAX_PAIRS: Final = 1000
 
 
-async def scope_keys(database: Database, agent_id: str, after: str, settings: Settings, limit: int) -> list[str]:
+async def list_scope_keys(database: Database, agent_id: str, after: str, settings: Settings, limit: int) -> list[str]:
     """Return the agent's scope keys with several comparable facts, in order, behind a scope key."""
     values = {"agent_id": agent_id, "days": settings.pair_updated_days, "after": after, "most": limit}
     async with database.catalog() as connection:
@@ -76,12 +76,12 @@ async def require_unchanged(tx: ScopedTransaction, pair: FactPair) -> None:
         raise ConcurrentChangeError
 
 
-async def sources(tx: ScopedTransaction, ids: Sequence[UUID]) -> tuple[UUID, ...]:
+async def read_sources(tx: ScopedTransaction, ids: Sequence[UUID]) -> tuple[UUID, ...]:
     """Return the ids of the messages that these facts rest on."""
     return tuple(message_id for (message_id,) in await tx.tuples(_SQL["sources"], {"ids": list(ids)}))
 
 
-async def neighbours(tx: ScopedTransaction, ids: Sequence[UUID], limit: int) -> list[Relation]:
+async def read_neighbours(tx: ScopedTransaction, ids: Sequence[UUID], limit: int) -> list[Relation]:
     """Return relations to the memories that are related to these facts, the strongest first."""
     rows = await tx.tuples(_SQL["neighbours"], {"ids": list(ids), "most": limit})
     return [Relation(to_id=to_id, strength=strength) for to_id, strength in rows]

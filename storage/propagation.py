@@ -41,18 +41,18 @@ async def due_withdrawals(database: Database, now: datetime, limit: int) -> list
     return await due_targets(database, "select * from due_withdrawals(%(now)s, %(most)s)", now, limit)
 
 
-async def position(tx: ScopedTransaction, key: str) -> Position:
+async def read_position(tx: ScopedTransaction, key: str) -> Position:
     """Return how far a scope key was looked at, and how far the history has come."""
     ((seen, newest),) = await tx.tuples(_SQL["position"], {"key": key})
     return Position(seen, newest)
 
 
-async def move(tx: ScopedTransaction, key: str, newest: int) -> None:
+async def save_position(tx: ScopedTransaction, key: str, newest: int) -> None:
     """Record that a scope key was looked at up to this row of the history."""
     await tx.execute(_SQL["move"], {"key": key, "revision": newest})
 
 
-async def new_claims(
+async def read_new_memories(
     tx: ScopedTransaction, key: str, since: int, personal: Iterable[str], *, tag: str | None
 ) -> list[Memory]:
     """Return the new memories of a scope key that are neither private nor of a personal category.
@@ -68,7 +68,7 @@ async def new_claims(
     return await tx.rows(Memory, _SQL["new_claims"], values)
 
 
-async def claims(tx: ScopedTransaction, ids: Sequence[UUID], personal: Iterable[str]) -> list[Memory]:
+async def read_shareable(tx: ScopedTransaction, ids: Sequence[UUID], personal: Iterable[str]) -> list[Memory]:
     """Return these memories, as far as they are still kept and may be shared."""
     return await tx.rows(Memory, _SQL["claims"], {"ids": list(ids), "personal": sorted(personal)})
 
@@ -97,7 +97,9 @@ async def similar_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) 
     return [Pair(*row) for row in await tx.call("similar_claims", list(ids), most)]
 
 
-async def near(tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: float) -> list[tuple[UUID, UUID]]:
+async def filter_similar(
+    tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: float
+) -> list[tuple[UUID, UUID]]:
     """Return the ids of the pairs that are at least so similar, the most similar first.
 
     Args:

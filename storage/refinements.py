@@ -61,7 +61,7 @@ async def begin(tx: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntr
     await tx.execute(_SQL["begin"], values)
 
 
-async def step(tx: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
+async def begin_step(tx: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
     """Counts a turn before its model is asked, so that one that always breaks off ends too, and holds the session.
 
     Raises:
@@ -69,10 +69,12 @@ async def step(tx: ScopedTransaction, claim: Claim, settings: Settings) -> Progr
     """
     if not await leases.renew(tx, claim.lease, settings):
         raise RefinementOverError
-    return await count(tx, claim, steps=1)
+    return await add_progress(tx, claim, steps=1)
 
 
-async def count(tx: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0) -> Progress:
+async def add_progress(
+    tx: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0
+) -> Progress:
     """Adds turns, what the model took, and memories that are taken away; how far the session has come.
 
     Raises:
@@ -85,7 +87,7 @@ async def count(tx: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: 
     return Progress(*rows[0])
 
 
-async def begin_act(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
+async def begin_operation(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
     """Opens an operation of a session; as `ScopedTransaction.begin_operation`.
 
     Raises:
@@ -98,13 +100,13 @@ async def begin_act(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
         raise RefinementOverError
 
 
-async def ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
+async def read_ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
     """The core memory of the transaction's scope key, oldest first, numbered from 1."""
     rows = await tx.rows(dict, _SQL["ledger"], {"kinds": CONTEXT_KINDS})
     return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
 
 
-async def find(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
+async def search_ledger(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
     """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
     values = {"query": query, "after": after, "before": before, "kinds": CONTEXT_KINDS, "most": MAX_FOUND}
     return [memory_id for (memory_id,) in await tx.tuples(_SQL["find"], values)]
@@ -150,17 +152,17 @@ async def protect(tx: ScopedTransaction, entry: LedgerEntry) -> bool:
     return bool(done)
 
 
-async def originals(tx: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
+async def read_originals(tx: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
     """What a memory said when the session began; of a merged one all that went into it."""
     return await tx.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
 
 
-async def all_originals(tx: ScopedTransaction, claim: Claim) -> list[Original]:
+async def read_all_originals(tx: ScopedTransaction, claim: Claim) -> list[Original]:
     """What every memory that the session has touched said when it began."""
     return await tx.rows(Original, _SQL["originals"], {"ids": None, "id": claim.id})
 
 
-async def done(tx: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
+async def count_outcomes(tx: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
     """How many memories a session has dealt with, by what it did, as the history tells it."""
     return dict(await tx.tuples(_SQL["done"], {"id": refinement_id}))
 
@@ -186,23 +188,23 @@ async def finish(
     await leases.finish(tx, claim.lease)
 
 
-async def running(tx: ScopedTransaction, key: str) -> Refinement | None:
+async def find_running(tx: ScopedTransaction, key: str) -> Refinement | None:
     """The session of this scope key that has not ended, if there is one."""
-    return next(iter(await listed(tx, [key], is_running=True)), None)
+    return next(iter(await list_refinements(tx, [key], is_running=True)), None)
 
 
-async def listed(
+async def list_refinements(
     tx: ScopedTransaction,
     keys: Sequence[str] | None,
     *,
     refinement_id: UUID | None = None,
     is_running: bool = False,
-    most: int = 1,
+    limit: int = 1,
 ) -> list[Refinement]:
     """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id.
 
     Args:
         is_running: only those that have not ended.
     """
-    values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": most}
+    values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": limit}
     return await tx.rows(Refinement, _SQL["listed"], values)

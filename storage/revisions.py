@@ -17,22 +17,22 @@ MAX_CHANGES = 1000
 _KNOWN: Final = 8
 
 
-async def changes(
-    tx: ScopedTransaction, session_id: str | None, *, standing: bool, since: int | None = None
+async def read_changes(
+    tx: ScopedTransaction, session_id: str | None, *, with_context: bool, since: int | None = None
 ) -> Changes:
     """What happened to the visible memories since the session was told last; writes nothing.
 
     Args:
         session_id: whose cursor counts; a session without one is told of nothing.
-        standing: whether the memories that are always in context may be read: consolidations, reflections, core.
+        with_context: whether the memories that are always in context may be read: consolidations, reflections, core.
         since: after this revision instead, what their agent did on purpose included.
     """
     values = {
         "session_id": session_id,
         "since": since,
-        "standing": standing,
+        "standing": with_context,
         "explicit": list(EXPLICIT_REASONS) if since is None else [],
-        "reader": reader_of(tx.identity),
+        "reader": reader_name(tx.identity),
         "events": list(SIGNS),
         "longest": MAX_SENTENCE_LENGTH,  # of a text, twice what is shown: white space is folded later
         "most": MAX_CHANGES,
@@ -75,7 +75,7 @@ async def advance(tx: ScopedTransaction, session_id: str, revision: int, shown: 
     """
     values = {
         "session_id": session_id,
-        "reader": reader_of(tx.identity),
+        "reader": reader_name(tx.identity),
         "revision": revision,
         "shown": sorted(shown),
     }
@@ -84,6 +84,6 @@ async def advance(tx: ScopedTransaction, session_id: str, revision: int, shown: 
         raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
 
 
-def reader_of(identity: Identity) -> str:
+def reader_name(identity: Identity) -> str:
     """Return the reader's name in a session, in which several people may speak and several roles may ask."""
     return json.dumps([identity.role, identity.user_id])

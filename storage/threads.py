@@ -246,7 +246,9 @@ class ThreadSaver(AsyncPostgresSaver):
             yield cursor
 
 
-async def owners(database: Database, *, thread_id: str | None = None, run_ids: Sequence[str] = ()) -> list[ThreadOwner]:
+async def find_owners(
+    database: Database, *, thread_id: str | None = None, run_ids: Sequence[str] = ()
+) -> list[ThreadOwner]:
     """Everybody who has a thread of this id, who moved it last first, or checkpoints of these runs.
 
     Ids, nothing of what was said.

@@ -15,7 +15,7 @@ from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
-from mnemic.storage.memories import drafts as stored_drafts
+from mnemic.storage.memories import read_drafts as stored_drafts
 
 GROUP = TEAM
 

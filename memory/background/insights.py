@@ -66,9 +66,9 @@ async def _read(resources: Resources, identity: Identity, key: str) -> _Read | N
         settings = resources.settings.overridden(await scopes.agent_settings(tx))
         if not settings.insights or not await insights.are_insights_due(tx, key):
             return None
-        episodes = await memories.living(tx, ["episode"], most=MAX_EPISODES)
-        facts = await memories.living(tx, ["fact"], most=MAX_FACTS)
-        known = await memories.living(tx, ["insight"], most=MAX_EPISODES)
+        episodes = await memories.list_memories(tx, ["episode"], limit=MAX_EPISODES)
+        facts = await memories.list_memories(tx, ["fact"], limit=MAX_FACTS)
+        known = await memories.list_memories(tx, ["insight"], limit=MAX_EPISODES)
         messages = _shown(await insights.recent_messages(tx, key, _MESSAGES))
     step_input = InsightsInput(
         user=display_name(split_scope_key(key)[1]),

@@ -60,7 +60,7 @@ async def propagate(resources: Resources, target: Target) -> None:
     identity, key = owner_identity(target), target.scope_key
     async with resources.database.transaction(identity) as tx:
         settings = resources.settings.overridden(await scopes.agent_settings(tx))
-        position = await propagation.position(tx, key)
+        position = await propagation.read_position(tx, key)
     proposed: list[Raise] = []
     if settings.propagation:
         proposed = await _for_groups(resources, identity, settings, position)
@@ -76,7 +76,7 @@ async def _for_groups(resources: Resources, identity: Identity, settings: Settin
         return []
     personal = resources.categories.personal
     async with resources.database.transaction(identity) as tx:
-        found = await propagation.new_claims(tx, scope_key("user", user), position.seen, personal, tag=None)
+        found = await propagation.read_new_memories(tx, scope_key("user", user), position.seen, personal, tag=None)
         messages = await propagation.typed_messages(tx, [memory.id for memory in found])
         sessions = {message.session_id for said in messages.values() for message in said}
         groups = await propagation.session_groups(tx, sessions, user)
@@ -100,7 +100,7 @@ async def _for_all_users(
     # of a user only memories that formation proposed for the agent scope
     tag = CANDIDATE if split_scope_key(key)[0] == "user" else None
     async with database.transaction(identity) as tx:
-        found = await propagation.new_claims(tx, key, position.seen, personal, tag=tag)
+        found = await propagation.read_new_memories(tx, key, position.seen, personal, tag=tag)
         if not found:
             return []
         ids = [memory.id for memory in found]
@@ -111,7 +111,7 @@ async def _for_all_users(
     keys = sorted({pair.peer_key for pair in pairs} | set(speakers))
     embedder = resources.embedder
     async with database.transaction(identity, also=keys) as tx:
-        near = await propagation.near(tx, pairs, embedder.name, embedder.bands.check)
+        near = await propagation.filter_similar(tx, pairs, embedder.name, embedder.bands.check)
         return await _confirmed(tx, found, near, personal)
 
 
@@ -120,7 +120,7 @@ async def _confirmed(
 ) -> list[Raise]:
     """Return the memories that have independent evidence, each once."""
     ids = [memory.id for memory in found]
-    peers = await propagation.claims(tx, [peer for _, peer in near], personal)
+    peers = await propagation.read_shareable(tx, [peer for _, peer in near], personal)
     messages = await propagation.typed_messages(tx, [*ids, *(memory.id for memory in peers)])
     claims = {memory.id: Claim(memory, messages.get(memory.id, ())) for memory in [*found, *peers]}
     proposed: dict[UUID, Raise] = {}
@@ -183,14 +183,14 @@ async def _save(
         if copies:
             await tx.begin_operation("propagation")
             # another run may have raised the same, and a source may have been closed or made private
-            if (await propagation.position(tx, key)).seen != position.seen:
+            if (await propagation.read_position(tx, key)).seen != position.seen:
                 raise ConcurrentChangeError
-            if len(await propagation.claims(tx, sources, personal)) != len(sources):
+            if len(await propagation.read_shareable(tx, sources, personal)) != len(sources):
                 raise ConcurrentChangeError
             await memories.insert(tx, copies, model=model, vectors=by_id, run_id=None)
         else:
             await scopes.ensure_agent(tx)
-        await propagation.move(tx, key, position.newest)
+        await propagation.save_position(tx, key, position.newest)
 
     await resources.database.write(identity, act, also=sorted(keys - set(identity.scope_keys)))
 

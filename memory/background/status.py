@@ -17,8 +17,8 @@ async def read_status(queue: JobQueue, database: Database, *, limit: int) -> Bac
     """
     return BackgroundStatus(
         queued=(await queue.jobs())[:limit],
-        failed=await background.failed_jobs(database, limit),
-        schedules=await background.schedules(database, limit),
+        failed=await background.list_failures(database, limit),
+        schedules=await background.list_schedules(database, limit),
     )
 
 

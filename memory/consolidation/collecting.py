@@ -68,7 +68,7 @@ async def _take(tx: ScopedTransaction, request: _Request) -> ConsolidationState:
         return {"outcome": "not_due"}
     failures = await leases.claim(tx, lease, settings, forced=request.is_forced)
     if failures is None:
-        is_leased = await leases.waits_for(tx, lease) == "leased"
+        is_leased = await leases.blocked_by(tx, lease) == "leased"
         return {"outcome": "busy" if is_leased else "backoff"}
     # read again under the lease: its last holder has changed the texts
     due = await _read_due(tx, request)
@@ -91,14 +91,14 @@ async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSn
     enough reflections wait.
     """
     key, resources = request.scope_key, request.resources
-    context = await memories.as_drafted(tx, await memories.standing(tx))
+    context = await memories.with_drafts(tx, await memories.read_context(tx))
     scope_settings = (await scopes.scope_settings(tx)).get(key) or ScopeSettings(scope_key=key)
     texts = next((scope for scope in context.scopes if scope.scope_key == key), None)
     if texts is None or not scope_settings.is_active:
         return None
     if texts.consolidation and texts.consolidation.protected:
         return None
-    outdated = await memories.outdated(tx, [key], resources.categories.personal)
+    outdated = await memories.find_stale(tx, [key], resources.categories.personal)
     reflections = _outdated_first(texts.reflections, outdated)
     settings, (scope, owner) = resources.settings.overridden(context.overrides), split_scope_key(key)
     threshold = scope_settings.threshold or settings.of_scope(scope, "threshold")

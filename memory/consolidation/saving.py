@@ -67,7 +67,7 @@ async def save(
 async def _save(tx: ScopedTransaction, save: _Save) -> None:
     snapshot, outdated = save.snapshot, save.outdated_ids
     await tx.begin_operation("consolidation", meta={"kept_share": save.new.kept_share})
-    outdated_now = await memories.outdated(tx, [save.lease.scope_key], save.personal)
+    outdated_now = await memories.find_stale(tx, [save.lease.scope_key], save.personal)
     if outdated_of_run(outdated_now, snapshot.reflections) != snapshot.outdated:
         raise ConcurrentChangeError
     consolidation_id = await _store_text(tx, save)
@@ -103,7 +103,7 @@ async def _shared_text(tx: ScopedTransaction, save: _Save) -> str:
     snapshot, outdated = save.snapshot, save.outdated_ids
     parts: list[Memory] = []
     if snapshot.current:
-        parts += await memories.parts(tx, snapshot.current.id)
+        parts += await memories.read_absorbed(tx, snapshot.current.id)
     # read again: the snapshot has the model's words
     parts += await _as_typed(tx, {memory.id for memory in snapshot.reflections})
     holding = [memory for memory in parts if memory.id not in outdated]
@@ -112,7 +112,7 @@ async def _shared_text(tx: ScopedTransaction, save: _Save) -> str:
 
 async def _as_typed(tx: ScopedTransaction, ids: Collection[UUID]) -> list[Memory]:
     typed: list[Memory] = []
-    for scope in (await memories.standing(tx)).scopes:
+    for scope in (await memories.read_context(tx)).scopes:
         typed += [memory for memory in scope.reflections if memory.id in ids]
     return typed
 

@@ -133,7 +133,7 @@ async def _require_below_limits(resources: Resources, tx: ScopedTransaction, cal
 
 
 async def _require_below(tx: ScopedTransaction, limit: int, reasons: tuple[str, ...], done: str) -> None:
-    if await history.done_today(tx, *reasons) >= limit:
+    if await history.count_today(tx, *reasons) >= limit:
         raise NotCorrectedError(f"this session has had {limit} memories {done} today, and that is the most")
 
 
@@ -143,13 +143,13 @@ async def _supersede(tx: ScopedTransaction, old: Memory, prepared: PreparedMemor
     successor = stored.id
     if successor is None:
         # the duplicate is of a category that the role may not read
-        await memories.see_categories(tx, None)
-        successor = (await memories.twins(tx, [new]))[new.id].id
+        await memories.allow_categories(tx, None)
+        successor = (await memories.find_exact_duplicates(tx, [new]))[new.id].id
         if new.private:
             await memories.make_private(tx, successor)
     await memories.supersede(tx, [Supersession(old.id, old.version, successor, until=until)])
-    await memories.see_categories(tx, None)
-    await memories.forget_drawn(tx, old.id)
+    await memories.allow_categories(tx, None)
+    await memories.forget_derived(tx, old.id)
     return Corrected(id=stored.id, old_id=old.id, scope_key=old.scope_key, known=stored.known)
 
 

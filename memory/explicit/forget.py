@@ -28,7 +28,7 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
         CategoryRefusedError: if the role has no allowlist.
     """
     visible = await visible_memories(resources, identity, memory_ids)
-    return [memory for memory in visible if memory.state in memories.KEPT and _obstacle(memory) is None]
+    return [memory for memory in visible if memory.state in memories.RETAINED_STATES and _obstacle(memory) is None]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, caller: Caller) -> bool:
@@ -70,13 +70,13 @@ async def _forget(tx: ScopedTransaction, memory_id: UUID, allowlist: Allowlist, 
     memory = require_visible(await memories.find(tx, memory_id), allowlist)
     if obstacle := _obstacle(memory):
         raise NotForgottenError(obstacle)
-    if memory.state not in memories.KEPT:
+    if memory.state not in memories.RETAINED_STATES:
         return False
-    await memories.see_categories(tx, None)
+    await memories.allow_categories(tx, None)
     # limits the damage of a conversation that talks a model into forgetting
-    if limit is not None and await history.done_today(tx, *FORGET_REASONS) >= limit:
+    if limit is not None and await history.count_today(tx, *FORGET_REASONS) >= limit:
         raise NotForgottenError(f"this session has had {limit} memories forgotten today, and that is the most")
-    await memories.forget_drawn(tx, memory.id)
+    await memories.forget_derived(tx, memory.id)
     await memories.forget(tx, memory)
     return True
 

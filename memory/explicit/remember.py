@@ -144,7 +144,7 @@ async def _store(
 async def _require_below_limit(resources: Resources, tx: ScopedTransaction) -> None:
     """Limit the damage of a conversation that orders a model about."""
     limit = resources.settings.remembers_per_session_and_day
-    if await history.done_today(tx, *REMEMBER_REASONS) >= limit:
+    if await history.count_today(tx, *REMEMBER_REASONS) >= limit:
         raise NotRememberedError(f"this session has had {limit} memories kept today, and that is the most")
 
 
@@ -183,7 +183,7 @@ async def store_unless_known(
         if await memories.insert(tx, [memory], model=resources.embedder.name, vectors=vectors, run_id=None):
             replaceable = tuple(old for old in near if bands[old.id] == "check" and not old.protected)
             return Remembered(id=new.id, scope_key=new.scope_key, near=replaceable)
-        duplicate = (await memories.twins(tx, [new])).get(new.id)
+        duplicate = (await memories.find_exact_duplicates(tx, [new])).get(new.id)
         known_id = duplicate.id if duplicate else None
     if known_id and new.private:
         await memories.make_private(tx, known_id)
@@ -206,7 +206,7 @@ async def _near_facts(
     if new.kind != "fact":
         return [], {}
     most = prepared.resources.settings.neighbours
-    similar = await memories.similar(tx, [new.scope_key], prepared.vectors, model=embedder.name, most=most)
+    similar = await memories.find_nearest(tx, [new.scope_key], prepared.vectors, model=embedder.name, limit=most)
     near = [old for old in similar if old.id != instead_of]
     bands: dict[UUID, Band] = {}
     for old in near:

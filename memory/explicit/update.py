@@ -48,7 +48,7 @@ def _obstacle(memory: Memory, identity: Identity) -> str | None:
     """Return the reason against a change, or None."""
     if memory.protected:
         return PROTECTED
-    if memory.state not in memories.KEPT:
+    if memory.state not in memories.RETAINED_STATES:
         return _CLOSED
     is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
     if is_shared and not identity.teaches_agent:

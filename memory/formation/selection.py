@@ -118,7 +118,7 @@ async def writes_left(resources: Resources, identity: Identity, settings: Settin
     if not identity.user_id:
         async with resources.database.transaction(identity) as scoped:
             most = settings.formation_batch_messages
-            messages = (await inbox.read_inbox(scoped, session_of(identity), most=most, quarantined=retry)).messages
+            messages = (await inbox.read_inbox(scoped, session_of(identity), limit=most, quarantined=retry)).messages
     used, key = 0, quota_scope_key(messages, identity)
     if key:
         async with resources.database.transaction(identity, also=[key]) as scoped:

@@ -39,7 +39,7 @@ async def verify(database: Database, administrator: str, agent_id: str | None, a
     Raises:
         InvalidInputError: the agent has no history and no anchors.
     """
-    known = {*await history.agents(database), *anchors.by_agent}
+    known = {*await history.list_agents(database), *anchors.by_agent}
     if agent_id is not None and agent_id not in known:
         raise InvalidInputError(_NO_HISTORY)
     found = list(anchors.problems)
@@ -57,7 +57,7 @@ async def anchor(actor: Principal, file: Path, key: str) -> Anchor:
     """
     anchors = await asyncio.to_thread(read_file, file, key, may_miss=True)
     async with actor.transaction() as scoped:
-        head = await history.head(scoped)  # before it is checked, so that what is anchored was
+        head = await history.read_head(scoped)  # before it is checked, so that what is anchored was
     found = [*anchors.problems, *await _problems(actor, anchors)]
     if found:
         raise BrokenAuditError(found)
@@ -71,8 +71,8 @@ async def anchor(actor: Principal, file: Path, key: str) -> Anchor:
 async def _problems(actor: Principal, anchors: Anchors) -> Sequence[AuditProblem]:
     agent = actor.identity.agent_id
     async with actor.transaction() as scoped:
-        found = await history.problems(scoped)
-        hashes = await history.hashes(scoped, [made.revision for _, made in anchors.by_agent.get(agent, [])])
+        found = await history.find_problems(scoped)
+        hashes = await history.read_hashes(scoped, [made.revision for _, made in anchors.by_agent.get(agent, [])])
     return [*found, *contradictions(anchors, agent, hashes)]
 
 
@@ -88,11 +88,11 @@ async def export(actor: Principal) -> AsyncIterator[str]:
     if who.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
     async with actor.transaction() as scoped:
-        head = await history.head(scoped)
+        head = await history.read_head(scoped)
     yield header_line(who.agent_id, who.user_id, own, head)
     for after in range(0, head.revision, PAGE):
         async with actor.transaction() as scoped:
-            rows = await history.exported(scoped, own, after=after, last=min(after + PAGE, head.revision))
+            rows = await history.read_export_rows(scoped, own, after=after, last=min(after + PAGE, head.revision))
         # in a thread: a page may hold 16 MB
         for line in await asyncio.to_thread(list, map(row_line, rows)):
             yield line

@@ -51,13 +51,13 @@ async def operations(
 ) -> list[Operation]:
     """What was done to the actor's memories, newest first."""
     async with actor.transaction() as scoped:
-        return await history.operations(scoped, actor.keys, session_id=session_id, since=since, most=limit)
+        return await history.list_operations(scoped, actor.keys, session_id=session_id, since=since, limit=limit)
 
 
 async def list_refinements(actor: Principal, *, limit: int) -> list[Refinement]:
     """Refinements of the actor's memories, newest first: figures only."""
     async with actor.transaction() as scoped:
-        return await refinements.listed(scoped, actor.keys, most=limit)
+        return await refinements.list_refinements(scoped, actor.keys, limit=limit)
 
 
 async def undo(
@@ -80,7 +80,7 @@ async def undo(
     """
 
     async def plan(scoped: ScopedTransaction) -> Plan:
-        named = op_ids or await history.operations_in(
+        named = op_ids or await history.find_operation_ids(
             scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id, run_id=run_id
         )
         if refinement_id and not named:
@@ -101,7 +101,7 @@ async def unshare(actor: Principal, by: str, options: RollbackOptions) -> Rollba
         MnemicError: as `undo`.
     """
     async with actor.transaction() as scoped:
-        shared = await history.shared_by(scoped, by)
+        shared = await history.find_shared(scoped, by)
     if not shared.scope_keys:
         return Rollback(op_id=None)
     return await _carry_out(
@@ -154,7 +154,7 @@ async def as_of_blind(actor: Principal, key: str, moment: int | datetime, *, wit
     """
     split_scope_key(key)
     async with actor.transaction() as scoped:
-        found = await history.as_of_blind(scoped, key, moment)
+        found = await history.as_of_without_contents(scoped, key, moment)
     return [memory for memory in found if with_closed or memory.state in ("active", "purged")]
 
 

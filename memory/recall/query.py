@@ -50,11 +50,11 @@ async def read_standing(scoped: ScopedTransaction, resources: Resources, allowli
     allowlist has it, within the tokens that the texts leave.
     """
     budget = resources.settings.standing_tokens
-    part = await memories.standing(
+    part = await memories.read_context(
         scoped,
         kinds=CONTEXT_KINDS if allowlist.standing else (),
-        always=[name for name in resources.categories.always if name in allowlist.categories],
-        most=budget // _MIN_TOKENS,
+        fact_categories=[name for name in resources.categories.always if name in allowlist.categories],
+        max_facts=budget // _MIN_TOKENS,
     )
     return part._replace(scopes=tuple(fit_facts(part.scopes, budget, scoped.identity.user_id)))
 
@@ -260,7 +260,7 @@ async def list_memories(
     allowlist = resources.categories.of_role(identity.role)
     readable = [kind for kind in kinds if allowlist.standing or kind not in CONTEXT_KINDS]
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
-        return await memories.living(scoped, readable, most=limit, with_closed=with_closed)
+        return await memories.list_memories(scoped, readable, limit=limit, with_closed=with_closed)
 
 
 async def list_messages(
@@ -275,7 +275,7 @@ async def list_messages(
     if _MESSAGE not in allowlist.categories:
         return []
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
-        return await inbox.listed(scoped, session_id, most=limit)
+        return await inbox.list_messages(scoped, session_id, limit=limit)
 
 
 async def count_messages(resources: Resources, identity: Identity, session_id: str | None) -> int:
@@ -288,7 +288,7 @@ async def count_messages(resources: Resources, identity: Identity, session_id: s
     if _MESSAGE not in allowlist.categories:
         return 0
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
-        return await inbox.counted(scoped, session_id)
+        return await inbox.count_messages(scoped, session_id)
 
 
 async def updates_since(resources: Resources, identity: Identity, revision: int | None) -> Updates:
@@ -299,8 +299,8 @@ async def updates_since(resources: Resources, identity: Identity, revision: int 
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
-        changes = await revisions.changes(
-            scoped, None, since=_END if revision is None else revision, standing=allowlist.standing
+        changes = await revisions.read_changes(
+            scoped, None, since=_END if revision is None else revision, with_context=allowlist.standing
         )
     return Updates(revision=max(changes.revision, revision or 0), bullets=bullets(changes, identity.user_id))
 
@@ -315,4 +315,4 @@ async def memory_history(resources: Resources, identity: Identity, memory_id: UU
     async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
         memory = await memories.find(scoped, memory_id)
         is_readable = memory is not None and is_visible(memory, allowlist)
-        return await history.of_memory(scoped, memory_id) if is_readable else []
+        return await history.read_memory_history(scoped, memory_id) if is_readable else []

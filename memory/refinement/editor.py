@@ -91,7 +91,7 @@ class ContextMemoryEditor:
     async def replaced(self, entries: Sequence[LedgerEntry]) -> list[Replaced]:
         """Return the memories, each with its originals."""
         claim = self.session.claim
-        return [Replaced(entry, await refinements.originals(self.tx, claim, entry)) for entry in entries]
+        return [Replaced(entry, await refinements.read_originals(self.tx, claim, entry)) for entry in entries]
 
     async def count_lost(self, replaced: Sequence[Replaced], text: str) -> tuple[list[int], int]:
         """Count the memories that a text loses; return their numbers, and how many more may be lost.
@@ -113,7 +113,7 @@ class ContextMemoryEditor:
         for number, was_lost, is_lost in zip(numbers, lost_before, _lost(originals, text), strict=True):
             if is_lost and not was_lost:
                 lost.append(number)
-        progress = await refinements.count(self.tx, self.session.claim, removed=len(lost))
+        progress = await refinements.add_progress(self.tx, self.session.claim, removed=len(lost))
         limit = max_removals(self.session.settings.refinement_removed_percent, progress.memories_before)
         if progress.removed > limit:
             raise RefinementRefusedError(refusals.removes_too_many(limit, lost))

@@ -55,8 +55,8 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
 
 
 async def _find(tx: ScopedTransaction, query: str, after: date | None, before: date | None) -> list[LedgerEntry]:
-    entries = {entry.id: entry for entry in await refinements.ledger(tx)}
-    ids = await refinements.find(tx, query, after=after, before=before)
+    entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
+    ids = await refinements.search_ledger(tx, query, after=after, before=before)
     return [entries[memory_id] for memory_id in ids if memory_id in entries]
 
 
@@ -149,10 +149,10 @@ async def _delete(editor: ContextMemoryEditor, number: int) -> tuple[Sequence[Or
     (entry,) = editor.require_editable(number)
     (replaced,) = await editor.replaced([entry])
     _, removable = await editor.count_lost([replaced], "")
-    await memories.see_categories(editor.tx, None)
+    await memories.allow_categories(editor.tx, None)
     await memories.forget(editor.tx, entry)
     # the ledger that is read next has the role's categories only
-    await memories.see_categories(editor.tx, editor.session.allowed)
+    await memories.allow_categories(editor.tx, editor.session.allowed)
     return replaced.originals, removable
 
 
@@ -207,7 +207,7 @@ async def _lost_with_room(session: RefinementSession) -> str | None:
 
 
 async def _all_originals(tx: ScopedTransaction, session: RefinementSession) -> tuple[list[Original], list[LedgerEntry]]:
-    return await refinements.all_originals(tx, session.claim), await refinements.ledger(tx)
+    return await refinements.read_all_originals(tx, session.claim), await refinements.read_ledger(tx)
 
 
 def _changed(session: RefinementSession, edit: _Edit, after: Sequence[LedgerEntry]) -> str:

@@ -65,13 +65,13 @@ async def finish(session: RefinementSession, ended: Ended, summary: str = "") ->
 
 
 async def _row(tx: ScopedTransaction, session: RefinementSession) -> Refinement:
-    (row,) = await refinements.listed(tx, None, refinement_id=session.claim.id)
+    (row,) = await refinements.list_refinements(tx, None, refinement_id=session.claim.id)
     return row
 
 
 async def _read_figures(tx: ScopedTransaction, session: RefinementSession) -> _Figures:
     row = await _row(tx, session)
-    return _Figures(row, await refinements.done(tx, session.claim.id), await refinements.ledger(tx))
+    return _Figures(row, await refinements.count_outcomes(tx, session.claim.id), await refinements.read_ledger(tx))
 
 
 async def _write_journal(session: RefinementSession, figures: _Figures, ended: Ended, summary: str) -> _Journal:
@@ -88,11 +88,11 @@ async def _write_journal(session: RefinementSession, figures: _Figures, ended: E
 async def _store(
     tx: ScopedTransaction, session: RefinementSession, ended: Ended, figures: _Figures, journal: _Journal | None
 ) -> None:
-    await refinements.begin_act(tx, session.claim, "refinement")
+    await refinements.begin_operation(tx, session.claim, "refinement")
     journal_id = None
     if journal:
         new, model, vector = journal
-        await memories.see_categories(tx, None)  # the role that refines may not read journals
+        await memories.allow_categories(tx, None)  # the role that refines may not read journals
         stored = await memories.insert(tx, [new], model=model, vectors={new.id: vector}, run_id=None)
         journal_id = next(iter(stored), None)
     await refinements.finish(tx, session.claim, ended, figures.after, figures.counts, journal_id)

@@ -90,8 +90,8 @@ async def open_refinement(
 async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSession) -> _Opened:
     key = request.lease.scope_key
     session = replace(unopened, overrides=await scopes.agent_settings(tx))
-    ledger = await refinements.ledger(tx)
-    running = await refinements.running(tx, key)
+    ledger = await refinements.read_ledger(tx)
+    running = await refinements.find_running(tx, key)
     work = _plan(session, ledger, running, is_forced=request.is_forced)
     if request.is_dry_run:
         if running and running.is_held:
@@ -100,7 +100,7 @@ async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSe
     if work["outcome"] == "not_due":
         return _Opened(work, None)
     await tx.begin_operation("refinement")  # from here on the agent's writers come one after the other
-    running = await refinements.running(tx, key)
+    running = await refinements.find_running(tx, key)
     # a requested refinement does not wait for the pause after a failure
     if await leases.claim(tx, request.lease, request.resources.settings, forced=True) is None:
         raise _running_error(running)

@@ -72,10 +72,10 @@ class RefinementSession:
     async def _run_operation(
         self, tx: ScopedTransaction, reason: str, edit: Callable[[ContextMemoryEditor], Awaitable[Result]]
     ) -> tuple[Result, list[LedgerEntry]]:
-        await refinements.begin_act(tx, self.claim, reason)
-        entries = {entry.id: entry for entry in await refinements.ledger(tx)}
+        await refinements.begin_operation(tx, self.claim, reason)
+        entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
         result = await edit(ContextMemoryEditor(self, tx, entries))
-        return result, await refinements.ledger(tx)
+        return result, await refinements.read_ledger(tx)
 
     def show(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
         """Return the entries with their numbers, new ones if not seen before, and record them as shown."""
@@ -95,7 +95,7 @@ class RefinementSession:
 
     async def begin_batch(self, ids: Sequence[str], progress: Progress) -> Batch:
         """Return the batch of these memories for the model, with the size of all of them and the remaining limits."""
-        entries = await self.transact(refinements.ledger)
+        entries = await self.transact(refinements.read_ledger)
         limit = max_removals(self.settings.refinement_removed_percent, progress.memories_before)
         budget = Budget(
             now=sum(entry.tokens for entry in entries),

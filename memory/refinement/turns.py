@@ -54,7 +54,7 @@ async def take_turn(session: RefinementSession, state: RefinementState, tools: S
 
 async def _count_turn(session: RefinementSession) -> Progress:
     async def count(tx: ScopedTransaction) -> Progress:
-        return await refinements.step(tx, session.claim, session.settings)
+        return await refinements.begin_step(tx, session.claim, session.settings)
 
     return await session.transact(count)
 
@@ -82,7 +82,7 @@ async def _next_turn(
     tokens = usage.input_tokens + usage.output_tokens
 
     async def count(tx: ScopedTransaction) -> Progress:
-        return await refinements.count(tx, session.claim, tokens=tokens)
+        return await refinements.add_progress(tx, session.claim, tokens=tokens)
 
     if tokens:
         await session.transact(count)

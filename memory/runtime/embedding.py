@@ -97,7 +97,7 @@ async def embed_pending(
     if force:
         await write(embeddings.make_due)
     embedded = 0
-    while claimed := await write(partial(embeddings.claim, most=BATCH_SIZE)):
+    while claimed := await write(partial(embeddings.claim, limit=BATCH_SIZE)):
         texts = [indexed_text(row) for row in claimed]
         # if the model does not answer, the minute of the claim is the pause before it is asked again
         async with release_claims_on(asyncio.CancelledError, resources, identity, claimed, also):

@@ -40,7 +40,7 @@ async def release_messages(resources: Resources, identity: Identity, lease: Leas
     """End the lease with the pause after this failure; without the database it expires by itself."""
     with suppress(MnemicError):  # the caller must see the first failure
         await resources.database.write(
-            identity, lambda scoped: leases.release_messages(scoped, lease, resources.settings, failure)
+            identity, lambda scoped: leases.release(scoped, lease, resources.settings, failure)
         )
 
 

@@ -127,7 +127,7 @@ class ShownMemories:
 
     @staticmethod
     def _place(identity: Identity) -> tuple[str, str | None, str]:
-        return identity.agent_id, identity.session_id, revisions.reader_of(identity)
+        return identity.agent_id, identity.session_id, revisions.reader_name(identity)
 
 
 @dataclass(frozen=True)

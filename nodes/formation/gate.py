@@ -115,10 +115,10 @@ async def _take_up(
         return nothing, None, None
     failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
-        return nothing, None, await leases.waits_for(scoped, lease)
+        return nothing, None, await leases.blocked_by(scoped, lease)
     if failed >= settings.retry_policy and not is_retry:
         alone = await read(failed=failed)
-        await inbox.quarantined(scoped, [message.id for message in alone.messages])
+        await inbox.quarantine(scoped, [message.id for message in alone.messages])
         await leases.reset_attempts(scoped, lease)
         failed = 0
     # read under the lease: who held it until now may have formed what was read before
@@ -137,7 +137,7 @@ async def _read(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, 
     beyond, is_retry = failed - (settings.retry_policy - 1), lease.work == "retry"
     most = 1 if beyond >= 0 else max(1, settings.formation_batch_messages >> failed)
     skip = max(0, beyond) if is_retry else 0
-    box = await inbox.read_inbox(scoped, session_id, most=most, quarantined=is_retry, skip=skip)
+    box = await inbox.read_inbox(scoped, session_id, limit=most, quarantined=is_retry, skip=skip)
     messages = first_turn(box.messages) if by_turn else box.messages
     spent = accumulate(count_tokens(message.content) for message in messages)
     fitting = sum(tokens <= settings.formation_batch_tokens >> failed for tokens in spent)

@@ -68,7 +68,7 @@ async def find_similar(state: FormationState, resources: Resources, runtime: Run
     keys, model = changeable_keys(facts, resolver_of(state, resources, identity)), resources.embedder.name
     most = settings.candidates_per_fact
     async with resources.database.transaction(identity, also=_own_keys(batch)) as scoped:
-        stored = await memories.candidates(scoped, facts, keys, vectors, model=model, most=most)
+        stored = await memories.find_candidates(scoped, facts, keys, vectors, model=model, limit=most)
     # in a thread: 25 facts, each compared with all before it, take 20 ms
     update = await asyncio.to_thread(compare_facts, facts, vectors, stored, resources.embedder.bands, settings)
     shown = worth_showing(
@@ -87,7 +87,7 @@ async def decide(state: FormationState, resources: Resources, runtime: Runtime[I
     facts, candidates, batch = state["facts"], state["candidates"], state["batch"]
     identity, settings, names = identity_of(runtime), resources.settings, state["names"]
     async with resources.database.transaction(identity) as scoped:
-        standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
+        standing = (await memories.with_drafts(scoped, await memories.read_context(scoped))).scopes
     is_own = {*speakers(batch)} <= {identity.user_id}
     context = standing_lines(standing, names, is_own=is_own, most=settings.decision_tokens)
     deciding = run_step(DECIDE, shown_to_decide(facts, candidates, names, context), resources.models)
@@ -157,7 +157,7 @@ async def _drafts(
     standing: Sequence[ScopeContext] = ()
     if step.prompt is not EXTRACT_FACTS.prompt:  # what is in context is shown, and not to be said again
         async with resources.database.transaction(identity) as scoped:
-            standing = (await memories.as_drafted(scoped, await memories.standing(scoped))).scopes
+            standing = (await memories.with_drafts(scoped, await memories.read_context(scoped))).scopes
     settings = resources.settings.overridden(state["overrides"])
     step_input = _step_input(state, identity, settings, resources.categories.offered, standing)
     resolver = resolver_of(state, resources, identity)

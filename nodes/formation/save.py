@@ -74,7 +74,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
         if texts:
             await inbox.index_messages(scoped, resources.embedder.name, texts)
         if forgotten:
-            await inbox.forget_later(scoped, forgotten, timedelta(days=settings.forget_after_days))
+            await inbox.schedule_forgetting(scoped, forgotten, timedelta(days=settings.forget_after_days))
         await inbox.forget_due(scoped)
         due = await _due(scoped, settings, resources.categories.personal)
         await leases.finish(scoped, state["lease"])
@@ -140,7 +140,7 @@ async def _supersede(
     What is said again, by a twin too, rests on who said it now.
     """
     dropped = [memory for memory in new if memory.id not in stored]
-    twins = await memories.twins(scoped, dropped) if dropped else {}
+    twins = await memories.find_exact_duplicates(scoped, dropped) if dropped else {}
     changes: list[Supersession] = []
     for change in closing:
         twin = twins.get(change.new_id)
@@ -204,8 +204,8 @@ async def _count_turn(scoped: ScopedTransaction, key: str | None, written: int, 
 
 async def _due(scoped: ScopedTransaction, settings: Settings, personal: Set[str]) -> list[str]:
     """Scope keys with enough unabsorbed reflections for a consolidation, or whose texts say what no longer holds."""
-    waiting = await memories.unabsorbed_counts(scoped)
-    outdated = {row.scope_key for row in await memories.outdated(scoped, scoped.scope_keys, personal)}
+    waiting = await memories.count_unabsorbed(scoped)
+    outdated = {row.scope_key for row in await memories.find_stale(scoped, scoped.scope_keys, personal)}
     if not waiting and not outdated:
         return []
     overrides = await scopes.scope_settings(scoped)

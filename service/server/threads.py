@@ -11,7 +11,7 @@ from mnemic.memory.runtime.identity import bind_identity
 from mnemic.service.server.auth import CALLER
 from mnemic.state.errors import MissingIdentityError
 from mnemic.state.identity import to_identity
-from mnemic.storage.threads import RUNTIME, ThreadOwner, ThreadSaver, owners
+from mnemic.storage.threads import RUNTIME, ThreadOwner, ThreadSaver, find_owners
 
 
 class ServerThreads(ThreadSaver):
@@ -66,5 +66,5 @@ class ServerThreads(ThreadSaver):
 
     async def _owners(self, **found_by: Any) -> list[ThreadOwner]:
         """Those whose threads they are, but for everybody whose threads the caller may not see."""
-        found, claims = await owners(self._database, **found_by), CALLER.get()
+        found, claims = await find_owners(self._database, **found_by), CALLER.get()
         return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]

@@ -60,7 +60,7 @@ async def test_work_waits_until_the_next_day_with_its_reason_and_is_done_then(
                 await memory.form_later(ANA)
                 await memory.resources.background.finish()
 
-        (waiting,) = await background.failed_jobs(db, 10)
+        (waiting,) = await background.list_failures(db, 10)
         assert (waiting.job, waiting.failures) == ("form", 0)
         assert "token budget" in waiting.reason
         midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
@@ -76,7 +76,7 @@ async def test_work_waits_until_the_next_day_with_its_reason_and_is_done_then(
         (home,) = await memory.memories(ANA)
 
         assert home.content == "Ana lives in Porto."
-        assert await background.failed_jobs(db, 10) == []
+        assert await background.list_failures(db, 10) == []
 
 
 async def test_what_another_tenant_uses_and_what_a_host_asks_for_is_not_stopped(
@@ -90,7 +90,7 @@ async def test_what_another_tenant_uses_and_what_a_host_asks_for_is_not_stopped(
         await memory.form_later(ANA)
         await memory.resources.background.finish()
         await run_job(work, "form", MONDAY)
-        assert await background.failed_jobs(db, 10) == []
+        assert await background.list_failures(db, 10) == []
 
         await spend(db, ANA, 1000)
         await memory.form(ANA, force=True)

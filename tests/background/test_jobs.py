@@ -134,7 +134,7 @@ async def test_work_whose_model_is_away_waits_with_its_reason_and_is_done_when_i
         await memory.observe(ANA, TURNS)
         age(superuser, 11)
         await sweep(work)
-        (failed,) = await until(lambda: background.failed_jobs(memory.resources.database, 10))
+        (failed,) = await until(lambda: background.list_failures(memory.resources.database, 10))
 
         assert (failed.job, failed.scope_key, failed.failures) == ("form", "session:monday", 1)
         assert failed.retry_at is not None
@@ -142,7 +142,7 @@ async def test_work_whose_model_is_away_waits_with_its_reason_and_is_done_when_i
         assert "Porto" not in failed.reason
         await sweep(work)
         await until(lambda: is_idle(work))
-        (again,) = await background.failed_jobs(memory.resources.database, 10)
+        (again,) = await background.list_failures(memory.resources.database, 10)
         assert again.failures == 1  # the pause is kept
 
         homes.answer(FACTS, facts(fact("Ana lives in Porto.", 1, category="profile")))
@@ -150,7 +150,7 @@ async def test_work_whose_model_is_away_waits_with_its_reason_and_is_done_when_i
         await sweep(work)
         await until(lambda: memory.memories(ANA))
         await until(lambda: is_idle(work))
-        assert await background.failed_jobs(memory.resources.database, 10) == []
+        assert await background.list_failures(memory.resources.database, 10) == []
 
 
 async def test_a_wake_up_of_two_workers_is_done_once(
@@ -176,7 +176,7 @@ async def test_a_schedule_fires_once_for_each_time_and_a_missed_one_once(clean_d
         for hours in (0, 1, 2, 24, 24 * 30, 24 * 30 + 1):
             now = sunday + timedelta(hours=hours)
             await sweep(work, now)
-            listed = await background.schedules(memory.resources.database, 10)
+            listed = await background.list_schedules(memory.resources.database, 10)
             (schedule,) = [item for item in listed if item.job == "refine"]
             if schedule.last_at is not None and schedule.last_at not in fired:
                 fired.append(schedule.last_at)

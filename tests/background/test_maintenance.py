@@ -291,7 +291,7 @@ async def test_it_runs_daily_and_the_tenants_are_spread(service: Mnemic) -> None
             who = Identity(agent_id=agent)
             await service.resources.database.write(who, lambda tx: tx.execute(with_tenants, {}))
         await sweep(work, now)
-        listed = await background.schedules(service.resources.database, 100)
+        listed = await background.list_schedules(service.resources.database, 100)
         fires = {item.next_at for item in listed if item.job == "maintain"}
         assert len(fires) > 4
         three = datetime(2026, 3, 2, 3, tzinfo=UTC)
@@ -314,7 +314,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
         pass_days(superuser, 61)
         superuser.execute("revoke execute on function mnemic.purge_expired from mnemic_app")
         await work.queue.wake("maintain", [Target(AGENT, f"agent:{AGENT}")])
-        (failed,) = await until(lambda: background.failed_jobs(database, 10))
+        (failed,) = await until(lambda: background.list_failures(database, 10))
 
         (run,) = await service.maintenance_runs(ANA)
         assert (run.failed, run.counts["unused"], run.counts["threads"]) == (["purge"], 1, 0)
@@ -322,7 +322,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
         await sweep(work, failed.retry_at)
 
         async def is_mended() -> bool:
-            return not await background.failed_jobs(database, 10)
+            return not await background.list_failures(database, 10)
 
         await until(is_mended)
         again, _ = await service.maintenance_runs(ANA)

@@ -145,7 +145,7 @@ async def test_a_merged_fact_rests_on_the_messages_of_both(memory: Mnemic, work:
 
     (merged,) = await memory.memories(ANA)
     async with work.resources.database.transaction(ANA) as tx:
-        assert set(await pairs.sources(tx, [merged.id])) == {first.id, second.id}
+        assert set(await pairs.read_sources(tx, [merged.id])) == {first.id, second.id}
     await memory.erase(monday, merged.id)
     assert await active(memory) == []
 

@@ -107,7 +107,7 @@ async def test_an_agents_own_line_holds_from_the_next_sweep_on(clean_db: Clone, 
 
         async def next_at() -> datetime:
             await sweep(work, MONDAY)
-            listed = await background.schedules(service.resources.database, 10)
+            listed = await background.list_schedules(service.resources.database, 10)
             (schedule,) = [item for item in listed if item.job == "refine"]
             return schedule.next_at
 

@@ -52,7 +52,7 @@ union select agent_id || '|session:' || session_id from sessions
 
 
 async def _standing(tx: ScopedTransaction) -> Iterable[str]:
-    return [part.text for part in (await memories.standing(tx)).scopes]
+    return [part.text for part in (await memories.read_context(tx)).scopes]
 
 
 async def _everything(tx: ScopedTransaction) -> Iterable[str]:
@@ -139,7 +139,7 @@ class Crowd:
             if limit:
                 limit.reschedule(asyncio.get_running_loop().time() + deed.patience)
             self._check(deed.who, await deed.chance.choice(READS)(tx))
-            known = await memories.living(tx, ["fact"], most=20)
+            known = await memories.list_memories(tx, ["fact"], limit=20)
             await self._fail(deed, tx)
             await getattr(self, deed.act)(tx, deed, known)
 
@@ -190,7 +190,7 @@ class Crowd:
         """All reflections of the agent go into one text, after a moment in which others may have been faster."""
         key = deed.who.scope_keys[0]
         texts, waiting = [
-            [item for item in await memories.living(tx, [kind], most=50) if item.scope_key == key]
+            [item for item in await memories.list_memories(tx, [kind], limit=50) if item.scope_key == key]
             for kind in ("consolidation", "reflection")
         ]
         await asyncio.sleep(deed.chance.choice((0, 0, 0.02, 0.4)))

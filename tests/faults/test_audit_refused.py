@@ -106,7 +106,7 @@ async def _refining(resources: Resources) -> RefinementSession:
     """A session that has begun, and has changed something."""
     claim = await begun(resources.database, ANA, seconds=600)
     refining = RefinementSession(resources=resources, overrides={}, identity=ANA, claim=claim)
-    refining.show(await refining.transact(refinements.ledger))
+    refining.show(await refining.transact(refinements.read_ledger))
     await edits.update(refining, len(CORE) + 1, "Ana never sings.")
     return refining
 
@@ -162,9 +162,7 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "delete": (lambda at: edits.delete(at.refining, 3), 1),
     "protect_in_refinement": (lambda at: edits.protect(at.refining, 3), 1),
     "dedup": (
-        lambda at: at.refining.run_operation(
-            "dedup", lambda editor: refinements.duplicates(editor.scoped, remove=True)
-        ),
+        lambda at: at.refining.run_operation("dedup", lambda editor: refinements.duplicates(editor.tx, remove=True)),
         1,
     ),
     "complete": (_complete, 1),

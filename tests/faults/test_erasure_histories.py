@@ -80,7 +80,9 @@ class History:
 
     async def listed(self) -> Sequence[Memory]:
         async with self.db.transaction(self.who) as tx:
-            return await memories.living(tx, ["fact", "reflection", "consolidation"], most=1000, with_closed=True)
+            return await memories.list_memories(
+                tx, ["fact", "reflection", "consolidation"], limit=1000, with_closed=True
+            )
 
     def _text(self, canary: bool = True) -> str:
         here, there = self.random.sample(PLACES, 2)
@@ -147,7 +149,7 @@ class History:
 
     async def _undo(self) -> None:
         async with self.db.transaction(self.who) as tx:
-            found = await history.operations(tx, OWN, session_id=None, since=None, most=6)
+            found = await history.list_operations(tx, OWN, session_id=None, since=None, limit=6)
         op_id = self.random.choice(found).op_id
         await undo(Principal(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 

@@ -83,7 +83,7 @@ async def test_what_a_new_fact_may_end_is_shown_however_far_its_words_lie(
     await known(resources, old, *FILLER)
     async with resources.database.transaction(ANA) as tx:  # control: by their cosine alone none is among so many
         name, vector = resources.embedder.name, [direction(180, size=DIMENSIONS)]
-        near = await memories.similar(tx, ["user:ana"], vector, model=name, most=12)
+        near = await memories.find_nearest(tx, ["user:ana"], vector, model=name, limit=12)
     assert old.id not in {item.id for item in near}
 
     await learn(memory, model, MOVED)

@@ -232,11 +232,11 @@ async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(
     for other in (identity("jonas", session="s2"), identity("ana", agent="museum")):
         async with database.transaction(other) as tx:
             assert not await embeddings.are_due(tx)
-            assert await embeddings.claim(tx, most=10) == []
+            assert await embeddings.claim(tx, limit=10) == []
 
     async with database.transaction(ANA) as tx:
-        (claimed,) = await embeddings.claim(tx, most=10)
-        assert await embeddings.claim(tx, most=10) == []
+        (claimed,) = await embeddings.claim(tx, limit=10)
+        assert await embeddings.claim(tx, limit=10) == []
     superuser.execute("set session_replication_role = replica")
     superuser.execute("update mnemic.memories set content = 'Ana sold her bees.'")
     superuser.execute("set session_replication_role = origin")

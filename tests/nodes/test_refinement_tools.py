@@ -182,13 +182,13 @@ async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_sh
     file.write_text(CATEGORIES, encoding="utf-8")
     source = message("I always want short answers.")
     short, english, hidden = drafts(SHORT, ENGLISH, "Ana mends the bell of the north quay.")
-    see = memories.see_categories
+    see = memories.allow_categories
 
     async def sees(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
         if left_out != ("to see the role's" if categories else "to see all"):
             await see(tx, categories)
 
-    monkeypatch.setattr(memories, "see_categories", sees)
+    monkeypatch.setattr(memories, "allow_categories", sees)
     keeper = erasing.ANA.model_copy(update={"role": "keeper"})
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         first = replace(short, source_message_ids=(source.id,))

@@ -51,7 +51,7 @@ def in_zone(zone: str | None) -> Identity:
 
 async def waiting_times(memory: Mnemic, who: Identity) -> list[datetime]:
     async with memory.resources.database.transaction(who) as tx:
-        waiting = await inbox.read_inbox(tx, "s1", most=9)
+        waiting = await inbox.read_inbox(tx, "s1", limit=9)
     return [message.said_at for message in waiting.messages]
 
 

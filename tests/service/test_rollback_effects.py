@@ -66,7 +66,7 @@ async def test_a_restore_gives_two_memories_back_what_each_of_them_said(person: 
         await operate(db, ANA, in_a_session("user:ana", say))
     await restore(person, "user:ana", 2)
     async with db.transaction(ANA) as tx:
-        now = {item.id: item.content for item in await memories.living(tx, ["fact"], most=9)}
+        now = {item.id: item.content for item in await memories.list_memories(tx, ["fact"], limit=9)}
     assert now == {bees.id: "Ana keeps bees.", boats.id: "Ana sails."}
 
 

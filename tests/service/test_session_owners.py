@@ -198,6 +198,6 @@ async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
         assert found
         users.add(found[0].user_id)
         async with resources.database.transaction(found[0]) as tx:
-            box = await inbox.read_inbox(tx, found[0].session_id or "", most=9)
+            box = await inbox.read_inbox(tx, found[0].session_id or "", limit=9)
         assert {message.user_id for message in box.messages} - {None} == {found[0].user_id}
     assert users == {"ana", "mallory"}

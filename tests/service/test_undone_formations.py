@@ -190,7 +190,7 @@ async def test_a_part_of_a_category_that_may_not_be_read_is_not_named(db: Databa
     await remember(db, ANA, whole)
     for categories, parts in ((None, 2), (["tasks"], 1)):
         async with db.transaction(ANA, categories=categories) as tx:
-            (event,) = await history.of_memory(tx, whole.id)
+            (event,) = await history.read_memory_history(tx, whole.id)
         assert len(event.merged_from) == parts
 
 
@@ -205,5 +205,5 @@ async def test_what_was_shared_more_narrowly_is_not_named(db: Database) -> None:
     await remember(db, ANA, shared)
     for who, told in ((ANA, [own.id]), (identity("bo"), [])):
         async with db.transaction(who) as tx:
-            (event,) = await history.of_memory(tx, shared.id)
+            (event,) = await history.read_memory_history(tx, shared.id)
         assert event.merged_from == told

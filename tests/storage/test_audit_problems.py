@@ -333,7 +333,7 @@ async def test_the_agents_are_all_that_have_a_trace(
     superuser.execute("insert into mnemic.heads values ('abbey', 1, sha256('abbey'))")
     async with administration(clean_db, retention_purge_after_days=1) as opened:
         assert await opened.purge("harbr") == []  # a name mistyped is no agent from then on
-        assert await history.agents(opened._database) == ["abbey", "harbor", "museum"]
+        assert await history.list_agents(opened._database) == ["abbey", "harbor", "museum"]
 
 
 async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(db: Database) -> None:
@@ -343,9 +343,9 @@ async def test_a_relation_whose_far_end_the_person_no_longer_sees_is_no_problem(
     await remember(db, inside, yards)
     await remember(db, inside, replace(memory("Ana works."), relations=(Relation(to_id=yards.id, strength=0.5),)))
     async with db.transaction(mine) as tx:
-        head = await history.head(tx)
+        head = await history.read_head(tx)
         assert head
-        rows = await history.exported(tx, own, after=0, last=head.revision)
+        rows = await history.read_export_rows(tx, own, after=0, last=head.revision)
     assert check_export([header_line("harbor", "ana", own, head), *map(row_line, rows)]).problems == []
 
 

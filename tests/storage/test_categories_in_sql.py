@@ -88,8 +88,8 @@ async def everything(tx: ScopedTransaction) -> set[str]:
         for filters in (MemoryFilters(), MemoryFilters(importance_min=1, user_id="ana"))
     ]
     asked = [await searched(tx, request, VECTOR, EVERY) for request in requests]
-    listed = await memories.living(tx, [*CONTEXT_KINDS, "fact", *KINDS.values()], most=999, with_closed=True)
-    standing = await memories.standing(tx, always=EVERY, most=999)
+    listed = await memories.list_memories(tx, [*CONTEXT_KINDS, "fact", *KINDS.values()], limit=999, with_closed=True)
+    standing = await memories.read_context(tx, fact_categories=EVERY, max_facts=999)
     shown = [item for part in standing.scopes for item in (*part.texts, *part.facts)]
     return {item.category for items in asked for item in items} | {item.category for item in [*listed, *shown]}
 

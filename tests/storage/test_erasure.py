@@ -221,7 +221,7 @@ async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None
     async with world.db.transaction(identity(session="s3")) as tx:
         await scopes.ensure_agent(tx)
         await inbox.observe(tx, "s3", waiting)
-        await inbox.quarantined(tx, [waiting[0].id])
+        await inbox.quarantine(tx, [waiting[0].id])
     assert await erase(world.db, kept.id) == [kept.id]
     assert world.told([said, echo, again, other, *waiting]) == [other, waiting[1]]
     assert world.places() == set()

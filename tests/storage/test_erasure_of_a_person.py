@@ -145,15 +145,15 @@ async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: Worl
     async with world.db.transaction(BO, also=["user:ana"]) as tx:
         await scopes.ensure_agent(tx)
         await inbox.observe(tx, "s1", [hers, his])
-        await inbox.quarantined(tx, [hers.id])
+        await inbox.quarantine(tx, [hers.id])
     await erase_person(world.db)
     async with world.db.transaction(BO) as tx:
-        box = await inbox.read_inbox(tx, "s1", most=10)
+        box = await inbox.read_inbox(tx, "s1", limit=10)
     assert ([item.id for item in box.messages], box.pending, box.quarantined) == ([his.id], 1, 0)
     async with world.db.transaction(ANA) as tx:  # the host sends all of it again, and one new message
         new = message("Good morning")
         observed = await inbox.observe(tx, "s1", [hers, new])
-        box = await inbox.read_inbox(tx, "s1", most=10)
+        box = await inbox.read_inbox(tx, "s1", limit=10)
     assert (observed.accepted, [item.id for item in box.messages]) == (1, [his.id, new.id])
     assert world.places() == set()
 

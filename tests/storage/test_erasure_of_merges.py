@@ -36,7 +36,7 @@ async def merged(db: Database, session: Claim, text: str, *ids: UUID) -> UUID:
     made: list[UUID | None] = []
 
     async def act(tx: ScopedTransaction) -> None:
-        ledger = await refinements.ledger(tx)
+        ledger = await refinements.read_ledger(tx)
         made.append(await refinements.merge(tx, [entry for entry in ledger if entry.id in ids], "profile", text))
 
     await within(db, ANA, session, act, reason="merge")
@@ -145,7 +145,7 @@ async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it
     both = await merged(world.db, session, text, hers, his)
 
     async def rewrite(tx: ScopedTransaction) -> None:
-        (entry,) = [found for found in await refinements.ledger(tx) if found.id == third]
+        (entry,) = [found for found in await refinements.read_ledger(tx) if found.id == third]
         await memories.rewrite(tx, entry, f"Green door, {CANARY}")
 
     await within(world.db, ANA, session, rewrite)

@@ -176,7 +176,7 @@ async def test_a_write_without_an_operation_or_after_it_is_refused(clean_db: Clo
                 async with db.transaction(ME) as tx:
                     await memories.insert(tx, [memory("Ana sails.")], model=MODEL, vectors={}, run_id=None)
             async with db.transaction(ME) as tx:
-                assert len(await memories.living(tx, ["fact"], most=9)) == stored
+                assert len(await memories.list_memories(tx, ["fact"], limit=9)) == stored
             await remember(db, ME, memory("Ana keeps bees."))
 
 

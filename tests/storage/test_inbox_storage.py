@@ -32,7 +32,7 @@ async def observe(db: Database, *messages: Message) -> tuple[int, int]:
 
 async def pending(db: Database) -> list[str]:
     async with db.transaction(ME) as tx:
-        return [item.content for item in (await inbox.read_inbox(tx, "s1", most=9)).messages]
+        return [item.content for item in (await inbox.read_inbox(tx, "s1", limit=9)).messages]
 
 
 async def test_a_message_edited_by_its_speaker_replaces_the_first_while_it_waits(
@@ -85,7 +85,7 @@ async def test_the_inbox_is_read_in_the_order_of_arrival_and_counts_what_is_beyo
     talk = [message(f"line {number}", said_at=MORNING - timedelta(minutes=number)) for number in range(5)]
     await observe(db, *talk)
     async with db.transaction(ME) as tx:
-        box = await inbox.read_inbox(tx, "s1", most=3)
+        box = await inbox.read_inbox(tx, "s1", limit=3)
     assert box.messages == tuple(talk[:3])
     assert box.pending == 5
     assert timedelta(0) < box.idle < timedelta(minutes=5)

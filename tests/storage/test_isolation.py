@@ -113,8 +113,8 @@ async def test_every_way_to_read_returns_what_the_transaction_was_given_and_noth
         (ANA_ELSEWHERE, (), {*ANA_ELSEWHERE.scope_keys}),
     ):
         async with world.transaction(who, also=also) as tx:
-            living = await memories.living(tx, ["fact", "episode"], most=50)
-            similar = await memories.similar(tx, every, [direction(0)] * len(every), model=MODEL, most=50)
+            living = await memories.list_memories(tx, ["fact", "episode"], limit=50)
+            similar = await memories.find_nearest(tx, every, [direction(0)] * len(every), model=MODEL, limit=50)
             found = await searched(tx, request, direction(0), ["profile"])
         assert {item.scope_key for item in living} == {item.scope_key for item in found} == expected
         assert {item.id for item in similar} == {item.id for item in living if item.kind == "fact"}

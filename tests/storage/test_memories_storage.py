@@ -27,7 +27,7 @@ BO = identity("bo", groups=["pier"])
 
 async def living(db: Database) -> list[Memory]:
     async with db.transaction(ME) as tx:
-        return await memories.living(tx, ["fact", "reflection", "consolidation"], most=20)
+        return await memories.list_memories(tx, ["fact", "reflection", "consolidation"], limit=20)
 
 
 async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(
@@ -97,7 +97,7 @@ async def test_the_standing_part_comes_scope_key_by_scope_key_in_order(db: Datab
               at(0, "fact", "agent:harbor"), at(5, "consolidation", "group:pier")]  # fmt: skip
     await remember(db, ME, *stored)
     async with db.transaction(ME) as tx:
-        group, user = (await memories.standing(tx)).scopes
+        group, user = (await memories.read_context(tx)).scopes
     assert (group.scope_key, group.text) == ("group:pier", "core 2\nconsolidation 5")
     assert (user.scope_key, user.text) == ("user:ana", "reflection 1\nreflection 3")
 
@@ -109,8 +109,8 @@ async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> 
     await remember(db, ME, near, far, group, reflection, vectors=vectors)
     async with db.transaction(ME) as tx:
         keys, questions = ["group:pier", "user:ana", "user:bob"], [direction(0)] * 3
-        results = await memories.similar(tx, keys, questions, model=MODEL, most=5)
-        best = await memories.similar(tx, ["user:ana"], [direction(50)], model=MODEL, most=1)
+        results = await memories.find_nearest(tx, keys, questions, model=MODEL, limit=5)
+        best = await memories.find_nearest(tx, ["user:ana"], [direction(50)], model=MODEL, limit=1)
     assert [(item.place, item.id, round(item.similarity, 2)) for item in results] == [
         (0, group.id, 1.0), (1, near.id, 0.98), (1, far.id, 0.5)
     ]  # fmt: skip
@@ -134,7 +134,7 @@ async def test_candidates_are_found_by_meaning_words_and_subject_in_the_keys_of_
 
         async def found(most: int, *keys: str) -> list[tuple[int, uuid.UUID]]:
             given = [[*keys], ["user:bob"]]
-            rows = await memories.candidates(tx, [new] * 2, given, [direction(0)] * 2, model=MODEL, most=most)
+            rows = await memories.find_candidates(tx, [new] * 2, given, [direction(0)] * 2, model=MODEL, limit=most)
             assert {(row.id, round(row.similarity, 2)) for row in rows} >= {(near.id, 0.98)}
             return [(row.place, row.id) for row in rows]
 
@@ -150,7 +150,7 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
     await remember(db, ME, old, vectors={old.id: direction(0, size=4)}, model="old")
     await remember(db, ME, new, vectors={new.id: direction(0)}, model="new")
     async with db.transaction(ME) as tx:
-        similar = await memories.similar(tx, ["user:ana"], [direction(0)], model="new", most=5)
+        similar = await memories.find_nearest(tx, ["user:ana"], [direction(0)], model="new", limit=5)
         request = MemoryQuery(query="anything", top_k=20, search_type="semantic")
         found = await searched(tx, request, direction(0, size=4), ["profile"], model="old")
     assert ([item.id for item in similar], [item.item_id for item in found]) == ([new.id], [old.id])

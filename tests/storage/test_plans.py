@@ -156,7 +156,7 @@ async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries
 async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database: Database) -> None:
     async with explaining(database) as tx:
         keys = ["user:7", "agent:harbor", "user:8"]
-        await memories.similar(tx, keys, [VECTOR] * len(keys), model=MODEL, most=5)
+        await memories.find_nearest(tx, keys, [VECTOR] * len(keys), model=MODEL, limit=5)
     (scan,) = tx.scans("entries")
     assert_neighbours(scan, loops=len(keys))
 
@@ -165,7 +165,7 @@ async def test_the_candidates_of_new_facts_are_that_and_one_look_at_what_is_visi
     facts = [replace(memory("The ferry has moved to the lighthouse."), subject="Ferry", subject_user_id="7")] * 3
     async with explaining(database) as tx:
         keys = [["user:7", "group:pier"], ["agent:harbor"], ["user:8"]]
-        await memories.candidates(tx, facts, keys, [VECTOR] * len(keys), model=MODEL, most=12)
+        await memories.find_candidates(tx, facts, keys, [VECTOR] * len(keys), model=MODEL, limit=12)
     by_meaning, by_words = sorted(tx.scans("entries"), key=lambda scan: -scan["Actual Loops"])
     assert_neighbours(by_meaning, loops=len(keys))
     assert_only_the_visible([by_words])
@@ -188,7 +188,7 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     database: Database, always: list[str], facts: int
 ) -> None:
     async with explaining(database) as tx:
-        await memories.standing(tx, always=always, most=9)
+        await memories.read_context(tx, fact_categories=always, max_facts=9)
     scans = tx.scans("memories")
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Bitmap Heap Scan"}
     indexes = {node["Index Name"] for node in tx.nodes if "Index Name" in node}
@@ -201,8 +201,8 @@ async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> N
     for _ in range(14):
         async with database.transaction(WHO) as tx:
             await run_search(tx)
-            await memories.similar(tx, ["user:7"], [VECTOR], model=MODEL, most=5)
-            await memories.candidates(tx, [memory("A ferry.")], [["user:7"]], [VECTOR], model=MODEL, most=5)
+            await memories.find_nearest(tx, ["user:7"], [VECTOR], model=MODEL, limit=5)
+            await memories.find_candidates(tx, [memory("A ferry.")], [["user:7"]], [VECTOR], model=MODEL, limit=5)
     async with database.catalog() as connection:
         cursor = await connection.execute(
             "select generic_plans > 5, custom_plans from pg_prepared_statements where statement ~ 'from entries'"
@@ -277,14 +277,14 @@ def assert_only_the_users(tx: Explaining) -> None:
 async def test_of_10_000_foreign_changes_none_is_touched_but_without_the_indexes(database: Database) -> None:
     who, session = identity("7", session="s-user:7"), "s-user:7"
     async with explaining(database, who=who) as tx:
-        await revisions.changes(tx, session, standing=True)
+        await revisions.read_changes(tx, session, with_context=True)
     assert_only_the_users(tx)
     async with database.transaction(who) as opened:
-        changes = await revisions.changes(opened, session, standing=True)
+        changes = await revisions.read_changes(opened, session, with_context=True)
     assert (len(changes.changes), changes.revision) == (ENTRIES_EACH // 2, USERS * ENTRIES_EACH // 2)
     off: tuple[LiteralString, ...] = ("set local enable_indexscan = off", "set local enable_bitmapscan = off")
     async with explaining(database, *off, "set local enable_indexonlyscan = off", who=who) as tx:
-        await revisions.changes(tx, session, standing=True)
+        await revisions.read_changes(tx, session, with_context=True)
     with pytest.raises((AssertionError, KeyError)):
         assert_only_the_users(tx)
     assert max(map(touched, tx.scans("history"))) >= USERS * ENTRIES_EACH // 2

@@ -104,7 +104,7 @@ async def test_recall_and_memory_query_write_nothing(
 ) -> None:
     #: Of each transaction, at its end, whether it had to be given a number, as every one that writes has.
     written: list[bool] = []
-    real = Database._transaction
+    real = Database._open_transaction
 
     @asynccontextmanager
     async def watched(self: Database, *begun: Any, **values: Any) -> AsyncIterator[AsyncConnection]:
@@ -113,7 +113,7 @@ async def test_recall_and_memory_query_write_nothing(
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
             written.extend(number for (number,) in await cursor.fetchall())
 
-    monkeypatch.setattr(Database, "_transaction", watched)
+    monkeypatch.setattr(Database, "_open_transaction", watched)
     assert (await memory.recall(ANA, QUESTION, search="always"))["memories"]
     assert await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert written == [False] * 3

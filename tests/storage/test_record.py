@@ -239,7 +239,7 @@ async def test_a_memory_tells_its_own_history(db: Database) -> None:
         await memories.insert(tx, [new], model=MODEL, vectors={}, run_id="run-7")
         await memories.supersede(tx, [Supersession(old.id, old_version=1, new_id=new.id, until=MORNING)])
     async with db.transaction(ME) as tx:
-        added, closed = await history.of_memory(tx, old.id)
+        added, closed = await history.read_memory_history(tx, old.id)
     assert (added.event, added.before, added.after) == ("ADD", None, "Ana lives in Porto.")
     assert (closed.event, closed.op_id, closed.reason) == ("SUPERSEDE", op_id, "formation")
     assert (closed.actor, closed.session_id, closed.scope_key) == ("ana", "s1", "user:ana")

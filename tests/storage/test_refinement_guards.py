@@ -67,7 +67,7 @@ def protecting(core: NewMemory) -> Act:
 
 def beginning(session: Claim, reason: str) -> Act:
     """Begins an act of the session."""
-    return lambda tx: refinements.begin_act(tx, session, reason)
+    return lambda tx: refinements.begin_operation(tx, session, reason)
 
 
 def acts_of_a_session(core: NewMemory) -> list[Act]:
@@ -186,7 +186,7 @@ async def test_a_session_begins_and_ends_in_an_operation_and_is_never_unmade(db:
 
 async def test_a_merge_of_what_somebody_changed_meanwhile_is_to_be_done_again(db: Database, core: NewMemory) -> None:
     async def of_yesterday(tx: ScopedTransaction) -> None:
-        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.ledger(tx)]
+        entries = [replace(entry, version=entry.version + 1) for entry in await refinements.read_ledger(tx)]
         await refinements.merge(tx, entries, "profile", "Ana.")
 
     with pytest.raises(ConcurrentChangeError, match="changed meanwhile"):

@@ -26,7 +26,7 @@ async def told(
 ) -> Changes:
     assert who.session_id
     async with db.transaction(who, categories=categories) as tx:
-        return await revisions.changes(tx, who.session_id, standing=standing)
+        return await revisions.read_changes(tx, who.session_id, with_context=standing)
 
 
 async def advance(db: Database, revision: int, who: Identity = ANA) -> None:

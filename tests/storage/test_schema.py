@@ -117,9 +117,9 @@ async def test_a_service_that_runs_goes_on_with_rules_that_were_made_anew(fresh_
         assert await migrate(fresh_db.superuser_dsn) == ["rules"]
         assert len(await remember(db, identity(), memory("Ana sails."))) == 1
         async with db.transaction(identity()) as tx:
-            assert len(await memories.living(tx, ["fact"], most=9)) == 8
+            assert len(await memories.list_memories(tx, ["fact"], limit=9)) == 8
         async with db.transaction(identity("bo")) as tx:
-            assert await memories.living(tx, ["fact"], most=9) == []
+            assert await memories.list_memories(tx, ["fact"], limit=9) == []
 
 
 @pytest.mark.thorough

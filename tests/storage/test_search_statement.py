@@ -129,7 +129,7 @@ async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> Non
     said = message("the lighthouse burned")
     await keep(db, said, direction(0))
     async with db.transaction(ME) as tx:
-        await inbox.forget_later(tx, [said.id], timedelta(0))
+        await inbox.schedule_forgetting(tx, [said.id], timedelta(0))
         await inbox.forget_due(tx)
     assert await ask(db, "lighthouse", direction(0)) == []
 

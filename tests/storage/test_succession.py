@@ -95,7 +95,7 @@ async def by_correction(world: World) -> Case:
     drawn = crews("The crew likes its pump close by.", said, kind="reflection")
     await form(world.db, BO, [said], old, drawn)
     new = crews(f"The {CANARY} starts at dawn.")
-    correcting = (storing(new), superseding(new, old), lambda tx: memories.forget_drawn(tx, old.id))
+    correcting = (storing(new), superseding(new, old), lambda tx: memories.forget_derived(tx, old.id))
     await act(world, ANA, "correct", *correcting)
     return Case(new, [old, drawn])
 
@@ -135,7 +135,7 @@ async def by_a_merge(world: World) -> Case:
     session = await begun(world.db, ANA, CREW)
 
     async def merge(tx: ScopedTransaction) -> None:
-        ledger = await refinements.ledger(tx)
+        ledger = await refinements.read_ledger(tx)
         text = f"At the pier a {CANARY} and a pump start."
         await refinements.merge(tx, [row for row in ledger if row.id in (old.id, new.id)], "profile", text)
 
@@ -267,7 +267,7 @@ async def given_back(world: World, way: str, going: str) -> None:
     assert world.states(case.new.id) != ["active"]
     for who in (ANA, BO, identity("cleo", groups=["crew"])):
         async with world.db.transaction(who) as tx:
-            rows = await memories.living(tx, ["fact", "core", "reflection", "consolidation"], most=10)
+            rows = await memories.list_memories(tx, ["fact", "core", "reflection", "consolidation"], limit=10)
         assert {row.id for row in rows} == {*ids}
         assert {row.valid_until for row in rows} == {None}
     if done:
@@ -325,11 +325,11 @@ async def by_an_edit(world: World) -> tuple[NewMemory, NewMemory]:
     session = await begun(world.db, ANA, CREW)
 
     async def edit(tx: ScopedTransaction) -> None:
-        (entry,) = [row for row in await refinements.ledger(tx) if row.id == old.id]
+        (entry,) = [row for row in await refinements.read_ledger(tx) if row.id == old.id]
         await memories.rewrite(tx, entry, f"Pump at pier, {CANARY} at dawn.")
 
     async def delete(tx: ScopedTransaction) -> None:
-        (entry,) = [row for row in await refinements.ledger(tx) if row.id == new.id]
+        (entry,) = [row for row in await refinements.read_ledger(tx) if row.id == new.id]
         await memories.forget(tx, entry)
 
     await within(world.db, ANA, session, edit)
@@ -342,11 +342,11 @@ async def edited(world: World, going: str) -> None:
     await GOINGS[going](world, Case(new, [old]))
     for who in (BO, identity("cleo", groups=["crew"])):
         async with world.db.transaction(who) as tx:
-            rows = await memories.living(tx, ["core"], most=10, with_closed=True)
+            rows = await memories.list_memories(tx, ["core"], limit=10, with_closed=True)
         assert [row.content for row in rows if row.state == "active"] == [EDITED]
         assert CANARY not in "".join(row.content for row in rows)
         async with world.db.transaction(who) as tx:
-            told = await history.of_memory(tx, old.id)
+            told = await history.read_memory_history(tx, old.id)
         assert CANARY not in repr(told)
     if going != "unshare":
         assert world.places() == set()

@@ -11,7 +11,7 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from mnemic.storage.database import Database
-from mnemic.storage.threads import ThreadOwner, owners
+from mnemic.storage.threads import ThreadOwner, find_owners
 from tests.support.server import Clone
 from tests.support.threads import TABLES, answering, at, counts, everything, misplaced, said, saver_of, words
 from tests.support.worlds import identity
@@ -81,7 +81,7 @@ async def test_control_without_policies_everybodys_rows_are_seen_and_listed(fres
         assert {"t", "harbor/bo/t"} <= {*found}
         await say(db, "bo", "one", "r1")
         await saver_of(db).adelete_for_runs(["r1"])
-        assert await owners(db, thread_id="t1") == []
+        assert await find_owners(db, thread_id="t1") == []
 
 
 PARTS = ("a", "a/b", "b", "", "%", "%2F", "a%2Fb", "/", "Ünal", "a b")
@@ -90,9 +90,9 @@ PARTS = ("a", "a/b", "b", "", "%", "%2F", "a%2Fb", "/", "Ünal", "a b")
 async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
     db: Database, superuser: psycopg.Connection
 ) -> None:
-    owners: Sequence[tuple[str, str]] = [pair for pair in permutations(PARTS, 2) if pair[0]]
-    assert len({ThreadOwner(*pair).prefix for pair in owners}) == len(owners)
-    for agent, user in owners[::20]:
+    find_owners: Sequence[tuple[str, str]] = [pair for pair in permutations(PARTS, 2) if pair[0]]
+    assert len({ThreadOwner(*pair).prefix for pair in find_owners}) == len(find_owners)
+    for agent, user in find_owners[::20]:
         saver = saver_of(db, user, agent)
         for thread in ("t", "a/b", "%2F"):
             await answering(saver).ainvoke(said(f"{agent} {user}"), at(thread))
@@ -101,7 +101,7 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
         assert found == {f"{agent} {user}"}
         assert {item.thread_id for item in await saver.statuses()} == {"t", "a/b", "%2F"}
     rows = superuser.execute("select distinct agent_id, user_id from mnemic.supervisor_checkpoints").fetchall()
-    assert {*rows} == {*owners[::20]}
+    assert {*rows} == {*find_owners[::20]}
     assert misplaced(superuser) == []
 
 
@@ -116,10 +116,10 @@ async def test_owners_are_found_by_a_threads_id_and_by_a_runs(db: Database) -> N
     await say(db, "ana", "one", "r1")
     await say(db, "bo", "two", "r2")
     await say(db, "bo", "three", "r3", thread="t2")
-    assert await owners(db, thread_id="t1") == [bo, ana]  # who moved it last first
-    assert [await owners(db, thread_id=other) for other in ("t2", "t3", "%")] == [[bo], [], []]
-    assert sorted(await owners(db, run_ids=["r1", "r2"])) == [ana, bo]
-    assert await owners(db, run_ids=["r4", "%"]) == []
+    assert await find_owners(db, thread_id="t1") == [bo, ana]  # who moved it last first
+    assert [await find_owners(db, thread_id=other) for other in ("t2", "t3", "%")] == [[bo], [], []]
+    assert sorted(await find_owners(db, run_ids=["r1", "r2"])) == [ana, bo]
+    assert await find_owners(db, run_ids=["r4", "%"]) == []
 
 
 async def test_a_thread_rid_of_its_last_run_stands_where_it_stood_before(

@@ -254,7 +254,7 @@ async def test_a_moment_has_the_same_day_on_every_machine(clean_db: Clone, monke
     late = datetime(2026, 5, 8, 2, 0, tzinfo=UTC)
     async with clean_db.database(Settings()) as db, db.transaction(identity(session="s1")) as tx:
         await inbox.observe(tx, "s1", [message("Tomorrow, then.", said_at=late)])
-        (read,) = (await inbox.read_inbox(tx, "s1", most=5)).messages
+        (read,) = (await inbox.read_inbox(tx, "s1", limit=5)).messages
     assert read.said_at.isoformat() == "2026-05-08T02:00:00+00:00"
 
 

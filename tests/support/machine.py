@@ -191,7 +191,7 @@ class TimeMachine(RuleBasedStateMachine):
         ids = [row["id"] for row in [*cut[first:], *cut[:first]]]
 
         async def edit(tx: ScopedTransaction) -> None:
-            entries = {entry.id: entry for entry in await refinements.ledger(tx)}
+            entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
             if act == "dedup":
                 await refinements.duplicates(tx, remove=True)
             elif len(ids) < 2:
@@ -333,7 +333,7 @@ class TimeMachine(RuleBasedStateMachine):
         }
         shown = {i: row for i, row in rows.items() if closed or row["state"] in ("active", "purged")}
         same("past contents", known, {i: {name: row[name] for name in known.get(i, row)} for i, row in shown.items()})
-        blind = real.administer(lambda tx: history.as_of_blind(tx, scope_key, revision))
+        blind = real.administer(lambda tx: history.as_of_without_contents(tx, scope_key, revision))
         sizes = {(i, row["state"], -(-len(row["content"]) // 4), row["protected"]) for i, row in rows.items()}
         same("past states", {(each.id, each.state, each.tokens, each.protected) for each in blind}, sizes)
         if revision:
@@ -353,7 +353,7 @@ class TimeMachine(RuleBasedStateMachine):
         same("moment", moment, max(whole, default=0))
 
     def teardown(self) -> None:
-        same("audit", self.real.administer(history.problems), [])
+        same("audit", self.real.administer(history.find_problems), [])
 
 
 async def _forget(tx: ScopedTransaction, row: Row) -> None:

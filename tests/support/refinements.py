@@ -36,7 +36,7 @@ async def begun(db: Database, who: Identity, key: str = "user:ana", *, seconds: 
     async with db.transaction(who, only=key) as tx:
         await tx.begin_operation("refinement")
         await take_up(tx, claim, seconds=seconds)
-        await refinements.begin(tx, claim, await refinements.ledger(tx), target=10)
+        await refinements.begin(tx, claim, await refinements.read_ledger(tx), target=10)
     return claim
 
 
@@ -57,7 +57,7 @@ async def taken_over(db: Database, who: Identity, claim: Claim) -> Claim:
 async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: str = "update") -> None:
     """One operation of it."""
     async with db.transaction(who, only=claim.lease.scope_key) as tx:
-        await refinements.begin_act(tx, claim, reason)
+        await refinements.begin_operation(tx, claim, reason)
         for act in acts:
             await act(tx)
 
@@ -65,8 +65,8 @@ async def within(db: Database, who: Identity, claim: Claim, *acts: Act, reason: 
 async def ended(db: Database, who: Identity, claim: Claim) -> None:
     """It is over."""
     async with db.transaction(who, only=claim.lease.scope_key) as tx:
-        await refinements.begin_act(tx, claim, "refinement")
-        await refinements.finish(tx, claim, "completed", await refinements.ledger(tx), {}, None)
+        await refinements.begin_operation(tx, claim, "refinement")
+        await refinements.finish(tx, claim, "completed", await refinements.read_ledger(tx), {}, None)
 
 
 def in_a_session(
@@ -78,7 +78,7 @@ def in_a_session(
         claim = new(key)
         await take_up(tx, claim)
         await refinements.begin(tx, claim, [], target=1)
-        await refinements.begin_act(tx, claim, "update")
+        await refinements.begin_operation(tx, claim, "update")
         if before:
             await before(tx, claim)
         await act(tx)

@@ -78,7 +78,7 @@ async def forgotten(db: Database, *given: NewMemory, who: Identity = ANA) -> Non
     """Soft-deletes memories in one operation."""
 
     async def act(tx: ScopedTransaction) -> None:
-        for item in await memories.living(tx, ["fact"], most=100):
+        for item in await memories.list_memories(tx, ["fact"], limit=100):
             if item.id in {new.id for new in given}:
                 await memories.forget(tx, item)
 

@@ -54,7 +54,7 @@ async def merge_pairs(run: Maintenance) -> StepOutcome:
     spent: list[StepUsage] = []
     if not run.is_dry_run:
         await require_tokens(resources, agent_id)
-    while keys := await pairs.scope_keys(database, agent_id, after, settings, MAX_TARGETS):
+    while keys := await pairs.list_scope_keys(database, agent_id, after, settings, MAX_TARGETS):
         for key in keys:
             scope = _Scope(resources, owner_identity(Target(agent_id, key)), key, str(run.run_id), spent)
             counts.update(await _merge_in_scope(scope, dry_run=run.is_dry_run))
@@ -173,8 +173,8 @@ async def _merge(scope: _Scope, pair: FactPair, text: str) -> None:
 
     async def act(tx: ScopedTransaction) -> None:
         await _begin(scope, tx, pair)
-        related = tuple(await pairs.neighbours(tx, pair.ids, settings.neighbours))
-        sources = await pairs.sources(tx, pair.ids)
+        related = tuple(await pairs.read_neighbours(tx, pair.ids, settings.neighbours))
+        sources = await pairs.read_sources(tx, pair.ids)
         # closed first, for the new fact may have the text of one of them
         await memories.supersede(tx, [Supersession(old.id, old.version, new.id, None) for old in pair.facts])
         stored = replace(new, relations=related, source_message_ids=sources)
