@@ -3,7 +3,7 @@
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.recall.query import best_similarity
+from mnemic.memory.recall.search import best_similarity
 from mnemic.memory.runtime.events import Outcome, Tracked
 from mnemic.memory.runtime.graph import hide_untracked, tracked, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
@@ -41,7 +41,7 @@ def _read_decision(update: RecallState, outcome: Outcome) -> None:
 
 
 def _read_search(update: RecallState, outcome: Outcome) -> None:
-    outcome.sim = best_similarity(update["found"])
+    outcome.sim = best_similarity(update["results"])
 
 
 graph = build_recall(from_environment)

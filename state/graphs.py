@@ -9,6 +9,7 @@ through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 from uuid import UUID
 
@@ -228,13 +229,24 @@ class RecallOutput(TypedDict, total=False):
     over_budget: list[str]
 
 
-class RecallState(RecallInput, RecallOutput, total=False):
-    """Recall's channels. Records as they are: the graph keeps no checkpoints."""
+@dataclass(frozen=True, kw_only=True)
+class RecallReading:
+    """First read of a recall."""
 
+    search: SearchMode
+    #: Maximum number of tokens of the search results.
+    budget_tokens: int = 0
     #: Settings that the agent overrides.
-    overrides: Annotated[dict[str, Any], UntrackedValue]
-    standing: Annotated[Sequence[ScopeContext], UntrackedValue]
-    #: The search results that fit, best first.
-    found: Annotated[Sequence[SearchResult], UntrackedValue]
-    #: The delta header, if there is one.
-    delta: Annotated[Delta | None, UntrackedValue]
+    overrides: dict[str, Any] = field(default_factory=dict)
+    #: Memories that are always in context, by scope key.
+    scopes: Sequence[ScopeContext] = ()
+    #: Changes to announce, if there are any.
+    delta: Delta | None = None
+
+
+class RecallState(RecallInput, RecallOutput, total=False):
+    """Channels of a recall. They hold records, since the graph keeps no checkpoints."""
+
+    reading: Annotated[RecallReading, UntrackedValue]
+    #: Search results that fit into the budget, best first.
+    results: Annotated[Sequence[SearchResult], UntrackedValue]

@@ -34,8 +34,6 @@ from mnemic.state.times import ZoneName
 #: Variables with the prefix that are no settings: where Postgres' programs are, and the data of the benchmarks.
 _OTHER_VARIABLES = ("MNEMIC_PG_BINDIR", "MNEMIC_DATA")
 _ALIASES = ("OPENAI_API_KEY",)
-#: Settings of an agent's own that a recall reads.
-_OF_RECALL = ("rag", "always_in_context", "recall_budget_tokens", "recall_limit", "refinement_budget_tokens")
 
 
 class Settings(ModelSettings):
@@ -344,12 +342,14 @@ class Settings(ModelSettings):
         return changed
 
     def overridden_for_recall(self, overrides: dict[str, Any]) -> Self:
-        """As `overridden`, for a recall: how the agent's memories are formed is left out.
+        """Return these settings with an agent's own values for a recall, which never reads `extraction`.
 
-        An operator's later choice there may not fit an old override; that stops a formation and no recall.
+        That choice alone depends on another setting: an operator's later choice may not fit an agent's old one. This
+        stops formation, and no recall.
 
         Raises:
-            ConfigurationError: a value does not fit.
+            ConfigurationError: if a value does not fit.
         """
-        read = {name: overrides[name] for name in _OF_RECALL if name in overrides}
-        return self.overridden({**read, "extraction": "sequential"} if read else {})
+        if not overrides:
+            return self
+        return self.overridden({**overrides, "extraction": "sequential"})

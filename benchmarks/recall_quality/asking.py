@@ -9,7 +9,8 @@ from benchmarks.recall_quality.baselines import BM25, grep
 from benchmarks.recall_quality.locomo import Conversation, Question
 from benchmarks.recall_quality.metrics import Returned, Score, score
 from benchmarks.recall_quality.storing import Stored
-from mnemic.memory.recall.query import query, search, search_setup
+from mnemic.memory.recall.query import query
+from mnemic.memory.recall.search import search, search_setup
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.recall.memory_context import found_line

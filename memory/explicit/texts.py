@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from mnemic.memory.text.questions import only_asks
+from mnemic.memory.text.questions import has_only_questions
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.writing import check_text, is_data
 from mnemic.prompts.explicit.answers import PROBLEMS
@@ -32,7 +32,7 @@ def checked_sentence(content: str, kind: Kind) -> str:
 
 
 def _problem(line: str, kind: Kind) -> str | None:
-    if only_asks(line):
+    if has_only_questions(line):
         return "asks"
     if is_data(line):
         return "data"

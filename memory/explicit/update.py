@@ -5,7 +5,7 @@ from uuid import UUID
 
 from mnemic.memory.runtime.access import PROTECTED, require_visible
 from mnemic.memory.runtime.resources import Resources
-from mnemic.memory.text.shape import clean_text, says_nothing
+from mnemic.memory.text.shape import clean_text, is_blank
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
 from mnemic.state.formation import UpdateRequest
 from mnemic.state.identity import Identity, split_scope_key
@@ -63,7 +63,7 @@ def _checked_tags(tags: tuple[str, ...]) -> tuple[str, ...]:
         InvalidInputError: if a tag is empty, or one that only formation sets.
     """
     cleaned = [" ".join(clean_text(tag).split()) for tag in tags]
-    if any(says_nothing(tag) for tag in cleaned):
+    if any(is_blank(tag) for tag in cleaned):
         raise InvalidInputError("tags: one of them is empty; give some text")
     if CANDIDATE in cleaned:
         raise InvalidInputError(f"tags: {CANDIDATE!r} marks what may be shared later, and only formation sets it")

@@ -33,7 +33,7 @@ from mnemic.memory.runtime.message_parts import (
     mark_of,
     spoken_text,
 )
-from mnemic.memory.text.shape import clean_text, clip_text, says_nothing, strip_recalled
+from mnemic.memory.text.shape import clean_text, clip_text, is_blank, strip_recalled
 from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
@@ -348,7 +348,7 @@ def _stored(
     texts: dict[Role, str] = {role: content, "attachment": attached}
     if role == "tool" and content.startswith(PREAMBLE):
         del texts[role]
-    texts = {role: text for role, text in texts.items() if not says_nothing(text)}
+    texts = {role: text for role, text in texts.items() if not is_blank(text)}
     if incoming.role in INSTRUCTIONS or not texts:
         return []
     if role == "user" and speaker is None:

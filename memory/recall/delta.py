@@ -1,4 +1,4 @@
-"""The delta header: which of the changes since the last turn an agent is told of, and how. Pure rules."""
+"""Pure rules of the delta header: the changes since a session's last recall that are announced, and their form."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,108 +21,142 @@ from mnemic.state.query import (
     Sign,
 )
 
+#: Maximum number of bullets of a header.
 MAX_BULLETS: Final = 3
-_REMOVING: Final = ("DELETE", "TTL", "PURGE", "ERASE")
-_TAKEN_IN: Final = ("ABSORB", "MERGE")
+_REMOVALS: Final = ("DELETE", "TTL", "PURGE", "ERASE")
+_MERGES: Final = ("ABSORB", "MERGE")
 
 
 def header(changes: Changes, reader: str | None = None) -> Delta | None:
-    """Return what to announce to a user, or None."""
-    news = _announcements(changes, reader)
-    if changes.since is None or not news:
+    """Return the header for a user, or None if there is nothing to announce."""
+    announcements = _announcements(changes, reader)
+    if changes.since is None or not announcements:
         return None
+    announced = [change for change in changes.changes if _successor(change.memory_id, changes.known) in announcements]
+    best = list(announcements.items())[:MAX_BULLETS]
     return Delta(
         since=changes.since,
-        bullets=tuple(news.values())[:MAX_BULLETS],
-        total=len(news),
-        changes=tuple(change for change in changes.changes if _end(change.memory_id, changes.known) in news),
-        shown=tuple(end for end, bullet in [*news.items()][:MAX_BULLETS] if bullet.text),
+        bullets=tuple(bullet for _, bullet in best),
+        total=len(announcements),
+        changes=tuple(announced),
+        shown=tuple(memory_id for memory_id, bullet in best if bullet.text),
     )
 
 
 def bullets(changes: Changes, reader: str | None = None) -> tuple[Bullet, ...]:
-    """Return everything there is to announce to a user.
+    """Return all changes to announce to a user.
 
-    What happened to one memory is one bullet, and so is a memory with those that it superseded or took in. The most
-    important come first, of equally important ones the newest.
+    All changes of one memory are one bullet, and so are those of a memory and of the memories that it superseded or
+    merged. The most important bullets come first; of equally important ones, the newest.
     """
     return tuple(_announcements(changes, reader).values())
 
 
 def _announcements(changes: Changes, reader: str | None) -> dict[UUID, Bullet]:
-    """Return the bullets in order, by the memory at the end of each course."""
-    groups: defaultdict[UUID, list[Change]] = defaultdict(list)
+    """Return the bullets in order, by the memory that the changes ended with."""
+    by_successor: defaultdict[UUID, list[Change]] = defaultdict(list)
     for change in changes.changes:
-        groups[_end(change.memory_id, changes.known)].append(change)
+        by_successor[_successor(change.memory_id, changes.known)].append(change)
 
-    def rank(end: UUID) -> tuple[int, int]:
-        ids = {end, *(change.memory_id for change in groups[end])}
-        importance = max((changes.known[memory_id].importance for memory_id in ids & changes.known.keys()), default=0)
-        return -importance, -groups[end][-1].revision
+    def rank(memory_id: UUID) -> tuple[int, int]:
+        last = by_successor[memory_id][-1]
+        return -_importance(memory_id, by_successor[memory_id], changes.known), -last.revision
 
-    found: dict[UUID, Bullet] = {}
-    for end in sorted(groups, key=rank):
-        memory = changes.known.get(end)
+    announcements: dict[UUID, Bullet] = {}
+    for memory_id in sorted(by_successor, key=rank):
+        memory = changes.known.get(memory_id)
         if memory and memory.state == "active":
-            found[end] = _bullet(end, groups[end], memory, reader)
-        elif removal := _removal(end, groups[end], changes, reader):
-            found[end] = removal
-    return found
+            bullet: Bullet | None = _active_bullet(memory_id, by_successor[memory_id], memory, reader)
+        else:
+            bullet = _removal_bullet(memory_id, by_successor[memory_id], changes, reader)
+        if bullet:
+            announcements[memory_id] = bullet
+    return announcements
 
 
-def _end(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
-    seen = {memory_id}
-    while memory_id in known and (successor := known[memory_id].successor) and successor not in seen:
+def _successor(memory_id: UUID, known: Mapping[UUID, Known]) -> UUID:
+    """Return the memory at the end of a chain of supersessions and merges."""
+    visited = {memory_id}
+    while memory_id in known:
+        successor = known[memory_id].successor
+        if not successor or successor in visited:
+            break
         memory_id = successor
-        seen.add(successor)
+        visited.add(successor)
     return memory_id
 
 
-def _bullet(end: UUID, own: Sequence[Change], memory: Known, reader: str | None) -> Bullet:
-    """Return the bullet of a memory that is active."""
-    sign, text, attribution = _sign(end, own), " ".join(memory.beginning.split()), attribution_for(reader, memory)
+def _importance(memory_id: UUID, changes: Iterable[Change], known: Mapping[UUID, Known]) -> int:
+    """Return the highest importance of a memory and of those that changed into it."""
+    ids = _with_changed(memory_id, changes) & known.keys()
+    return max((known[each].importance for each in ids), default=0)
+
+
+def _with_changed(memory_id: UUID, changes: Iterable[Change]) -> set[UUID]:
+    return {memory_id, *(change.memory_id for change in changes)}
+
+
+def _active_bullet(memory_id: UUID, changes: Sequence[Change], memory: Known, reader: str | None) -> Bullet:
+    sign = _sign(memory_id, changes)
+    text = " ".join(memory.beginning.split())
+    attribution = attribution_for(reader, memory)
     if attribution and attribution.said and len(attribution.said) > MAX_SENTENCE_LENGTH:
-        text, attribution = "", attribution._replace(said=None)  # without its sentence the text proves nothing
+        # without its sentence the text proves nothing
+        text, attribution = "", attribution._replace(said=None)
+    combined = 0
+    if sign == SIGNS["MERGE"]:
+        combined = len(_ids_of(changes, _MERGES) - {memory_id})
     return Bullet(
         sign=sign,
         category=memory.category,
         text=clip_text(text, MAX_TEXT_LENGTH),
-        combined=len(_ids(own, *_TAKEN_IN) - {end}) if sign == SIGNS["MERGE"] else 0,
+        combined=combined,
         importance=memory.importance if text else None,
         attribution=attribution,
     )
 
 
-def _removal(end: UUID, own: Sequence[Change], changes: Changes, reader: str | None) -> Bullet | None:
+def _removal_bullet(
+    memory_id: UUID, changes: Sequence[Change], all_changes: Changes, reader: str | None
+) -> Bullet | None:
     """Return the bullet of a removed memory, without its text, or None if the reader has not seen it."""
-    sign, memory = _sign(end, own), changes.known.get(end)
+    sign, memory = _sign(memory_id, changes), all_changes.known.get(memory_id)
     if memory and sign not in (SIGNS["DELETE"], SIGNS["ERASE"]):
         return None  # by the agent itself, which knows of that, or by a change that the next header announces
-    ids = {end, *(change.memory_id for change in own)}
-    if not any(_was_seen(memory_id, changes, reader) for memory_id in ids):
+    ids = _with_changed(memory_id, changes)
+    if not any(_was_seen(each, all_changes, reader) for each in ids):
         return None
-    removed = memory or changes.known.get(own[-1].memory_id)
-    return Bullet(sign=sign, category=own[-1].category, text="", kind=removed.kind if removed else None)
+    removed = memory or all_changes.known.get(changes[-1].memory_id)
+    return Bullet(sign=sign, category=changes[-1].category, text="", kind=removed and removed.kind)
 
 
 def _was_seen(memory_id: UUID, changes: Changes, reader: str | None) -> bool:
-    """Whether the session has shown the memory; without a session, whether it is in the reader's own scope."""
+    """Return whether the session has shown the memory; without a session, whether it is in the reader's own scope."""
     if changes.shown is not None:
         return memory_id in changes.shown
     memory = changes.known.get(memory_id)
     return memory is not None and reader is not None and memory.scope_key == scope_key("user", reader)
 
 
-def _sign(end: UUID, own: Sequence[Change]) -> Sign:
-    last = next((change.event for change in reversed(own) if change.memory_id == end), None)
-    if last in _REMOVING:
+def _sign(memory_id: UUID, changes: Sequence[Change]) -> Sign:
+    last = _last_event(memory_id, changes)
+    if last in _REMOVALS:
         return SIGNS[last]
-    if _ids(own, *_TAKEN_IN) - {end}:
+    if _ids_of(changes, _MERGES) - {memory_id}:
         return SIGNS["MERGE"]
-    if {end, *(change.memory_id for change in own)} == _ids(own, "ADD"):
+    if _with_changed(memory_id, changes) == _ids_of(changes, ("ADD",)):
         return SIGNS["ADD"]
-    return SIGNS["RESTORE"] if last == "RESTORE" else SIGNS["UPDATE"]
+    if last == "RESTORE":
+        return SIGNS["RESTORE"]
+    return SIGNS["UPDATE"]
 
 
-def _ids(own: Iterable[Change], *events: ChangeEvent) -> set[UUID]:
-    return {change.memory_id for change in own if change.event in events}
+def _last_event(memory_id: UUID, changes: Sequence[Change]) -> ChangeEvent | None:
+    for change in reversed(changes):
+        if change.memory_id == memory_id:
+            return change.event
+    return None
+
+
+def _ids_of(changes: Iterable[Change], events: Sequence[ChangeEvent]) -> set[UUID]:
+    return {change.memory_id for change in changes if change.event in events}

@@ -1,21 +1,22 @@
-"""Decide by its words whether a message needs a search: requests, the past, the user's own affairs, names."""
+"""Decide by the words of a message whether it needs a search: requests, the past, the user's own affairs, names."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from typing import Final, NamedTuple
 
 from mnemic.memory.runtime.requests import Phrase
 from mnemic.memory.text.details import may_be_name
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
-from mnemic.memory.text.words import bare, folded_words, is_common_word, pattern, word_set, words
+from mnemic.memory.text.words import Word, bare, folded_words, is_common_word, pattern, word_set, words
 from mnemic.state.records import ScopeContext
 
-#: Unknown names that make a search worth it.
-NAMES_NEEDED = 2
+#: Number of unknown names that make a search worth its time.
+NAMES_NEEDED: Final = 2
 
 _QUESTION_WORDS = word_set("what when where who whom why how which whose")
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
 _HYPOTHETICAL = word_set("if would should could might")
-#: A question about the asker's own affairs: `what is my sister allergic to`, `do I drink coffee`.
+#: A question about the user's own affairs: `what is my sister allergic to`, `do I drink coffee`.
 _ABOUT_OWN = pattern(
     r"^(?:(?:and|so|but|ok|okay|hey|by the way) )*(?:"
     r"(?:(?:on|in|at|for|from|with|to) )?(?:what(?:'s)?|when(?:'s)?|where(?:'s)?|who(?:'s)?|which|whose|since when"
@@ -28,73 +29,102 @@ _ABOUT_OWN = pattern(
 _ADVICE = word_set(
     "should shall can could would might need want wanna gonna must think recommend recommendations advice"
 )
-#: Words between the question word and the past indicator: "which of the two restaurants was".
-_MAX_BETWEEN = 4
+#: Maximum number of words between the question word and the past indicator: "which of the two restaurants was".
+_MAX_BETWEEN: Final = 4
 #: Capitalised nouns of general knowledge, which refer to no memory.
-_EVERYBODYS = word_set(
+_GENERAL_KNOWLEDGE = word_set(
     "english french german spanish italian portuguese dutch danish swedish norwegian finnish polish russian ukrainian "
     "romanian hungarian czech greek turkish arabic hebrew hindi chinese mandarin japanese korean latin european "
     "american british internet christmas easter god python javascript typescript java"
 )
 
 
-def search_reason(message: str, standing: Sequence[ScopeContext] = (), requests: Sequence[Phrase] = ()) -> str | None:
+def search_reason(message: str, scopes: Sequence[ScopeContext] = (), requests: Sequence[Phrase] = ()) -> str | None:
     """Return the reason for a search: `phrase`, `past_question`, `own_question` or `names`; None if there is none.
 
     Args:
-        standing: memories that are always in context; names that they do not have are a reason too.
-        requests: phrases that request a search.
+        message: Message of the user.
+        scopes: Memories that are always in context; names that they do not have are a reason, too.
+        requests: Phrases that request a search.
     """
-    asked = [(folded(sentence), is_question(sentence)) for sentence in spoken_sentences(message)]
-    if any(phrase.stands_in(found) for found, _ in asked for phrase in requests):
+    sentences = [_Sentence(folded(text), is_question(text)) for text in spoken_sentences(message)]
+    if any(_requests_search(sentence.words, requests) for sentence in sentences):
         return "phrase"
-    if any(_asks_about_the_past(*sentence) for sentence in asked):
+    if any(_is_about_the_past(sentence) for sentence in sentences):
         return "past_question"
-    if any(_asks_about_own(found) for found, is_asked in asked if is_asked):
+    if any(sentence.is_question and _is_about_own(sentence.words) for sentence in sentences):
         return "own_question"
     names = candidate_names(message)
     if len(names) < NAMES_NEEDED:
         return None
-    unknown = unknown_names(names, "\n".join(part.text for part in standing))
-    return "names" if len(unknown) >= NAMES_NEEDED else None
+    context = "\n".join(scope.text for scope in scopes)
+    if len(unknown_names(names, context)) < NAMES_NEEDED:
+        return None
+    return "names"
 
 
-def unknown_names(names: tuple[str, ...], standing_text: str) -> tuple[str, ...]:
-    """Return the names without any distinctive word in the context, in any case."""
-    lines = [(line, line.casefold()) for line in standing_text.split("\n")]
-
-    def is_known(word: str) -> bool:
-        # skip lines that cannot hold the name: the words of 6,000 memories take 35 ms
-        return any(word in folded and word in folded_words(line) for line, folded in lines)
-
-    def telling(name: str) -> list[str]:
-        # `New York` is known by `York`; a name of common words alone, by any of them
-        folded = folded_words(name)
-        return [word for word in folded if not is_common_word(word)] or folded
-
-    return tuple(name for name in names if not any(map(is_known, telling(name))))
+class _Sentence(NamedTuple):
+    #: Words without case and accents.
+    words: list[str]
+    is_question: bool
 
 
-def _asks_about_the_past(found: Sequence[str], is_asked: bool) -> bool:
+def _requests_search(words_of_sentence: Sequence[str], requests: Sequence[Phrase]) -> bool:
+    return any(phrase.is_in(words_of_sentence) for phrase in requests)
+
+
+def _is_about_the_past(sentence: _Sentence) -> bool:
     """Return whether a question has a question word, soon followed by a past indicator.
 
     Without a question mark only the word order of a question counts: "where did she", but not "when I was young".
     """
-    if not _HYPOTHETICAL.isdisjoint(found):
+    if not _HYPOTHETICAL.isdisjoint(sentence.words):
         return False
-    for place, word in enumerate(found):
+    for place, word in enumerate(sentence.words):
         if word.partition("'")[0] not in _QUESTION_WORDS:
             continue
-        following = found[place + 1 : place + 2 + _MAX_BETWEEN]
-        past = next((index for index, later in enumerate(following) if later in _PAST), None)
-        if past is not None and (is_asked or (place <= 1 and _SUBJECTS.isdisjoint(following[:past]))):
+        following = sentence.words[place + 1 : place + 2 + _MAX_BETWEEN]
+        past = _first_place(following, _PAST)
+        if past is None:
+            continue
+        has_question_order = place <= 1 and _SUBJECTS.isdisjoint(following[:past])
+        if sentence.is_question or has_question_order:
             return True
     return False
 
 
-def _asks_about_own(found: Sequence[str]) -> bool:
-    """Return whether a question is about the user's own affairs, and not for advice."""
-    return _ADVICE.isdisjoint(found) and bool(_ABOUT_OWN().match(" ".join(found)))
+def _first_place(sequence: Sequence[str], wanted: Set[str]) -> int | None:
+    """Return the place of the first of the wanted words in a sequence."""
+    for place, word in enumerate(sequence):
+        if word in wanted:
+            return place
+    return None
+
+
+def _is_about_own(question: Sequence[str]) -> bool:
+    """Return whether a question is about the user's own affairs, and does not request advice."""
+    return _ADVICE.isdisjoint(question) and bool(_ABOUT_OWN().match(" ".join(question)))
+
+
+def unknown_names(names: Sequence[str], context: str) -> tuple[str, ...]:
+    """Return the names without any distinctive word in the context, in any case."""
+    lines = [(line, line.casefold()) for line in context.split("\n")]
+    unknown: list[str] = []
+    for name in names:
+        if not any(_is_in_lines(word, lines) for word in _distinctive_words(name)):
+            unknown.append(name)
+    return tuple(unknown)
+
+
+def _is_in_lines(word: str, lines: Sequence[tuple[str, str]]) -> bool:
+    # skip lines that cannot hold the word: the words of 6,000 memories take 35 ms
+    return any(word in folded_line and word in folded_words(line) for line, folded_line in lines)
+
+
+def _distinctive_words(name: str) -> list[str]:
+    """Return the words that identify a name: `york` for `New York`; all words of a name of common words alone."""
+    folded_name = folded_words(name)
+    return [word for word in folded_name if not is_common_word(word)] or folded_name
 
 
 def candidate_names(message: str) -> tuple[str, ...]:
@@ -103,16 +133,24 @@ def candidate_names(message: str) -> tuple[str, ...]:
     Acronyms, shouted words and the first word of a sentence do not count.
     """
     names: dict[str, str] = {}
-    joined = ""
+    name = ""
     end = -1
     for word in words(message):
-        name = bare(word.text)
-        if word.initial or not may_be_name(word.text) or name.isupper() or name.casefold() in _EVERYBODYS:
+        if not _may_be_part_of_name(word):
             continue
-        adjacent = message[end : word.start] in (" ", "-")
-        if joined and adjacent:
-            names.pop(joined.casefold(), None)
-        joined = f"{joined} {name}" if joined and adjacent else name
-        names.setdefault(joined.casefold(), joined)
+        is_adjacent = message[end : word.start] in (" ", "-")
+        if name and is_adjacent:
+            names.pop(name.casefold(), None)
+            name = f"{name} {bare(word.text)}"
+        else:
+            name = bare(word.text)
+        names.setdefault(name.casefold(), name)
         end = word.start + len(word.text)
     return tuple(names.values())
+
+
+def _may_be_part_of_name(word: Word) -> bool:
+    part = bare(word.text)
+    if word.initial or part.isupper():
+        return False
+    return may_be_name(word.text) and part.casefold() not in _GENERAL_KNOWLEDGE

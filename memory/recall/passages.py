@@ -3,25 +3,29 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from mnemic.memory.text.questions import folded
 from mnemic.memory.text.shape import clip_text, pieces
 from mnemic.memory.text.words import stem
 
-ELLIPSIS = "…"
+ELLIPSIS: Final = "…"
 _WORD = re.compile(r"\w+")
-#: An excerpt begins at most so many characters before its first matching word.
-_LEAD_CHARS = 120
+_SENTENCE_BREAK = re.compile(r"[.!?…]\s+|[。！？\n]")
+#: Maximum distance between the beginning of an excerpt and its first matching word, in characters.
+_LEAD_CHARS: Final = 120
+#: Minimum gain in weight that moves a window: sums of floats differ in their last digits.
+_MIN_GAIN: Final = 1e-9
 
 
 def excerpt(text: str, piece: int, question: str, max_chars: int) -> str:
     """Return the part of a text that fits a question, with an ellipsis at each cut.
 
     Args:
-        text: a whole message.
-        piece: number of the piece that fits best, as `pieces` counts them.
-        question: its words are looked for within the piece; if there are none, the whole piece is returned.
-        max_chars: the most characters of a part with such words.
+        text: Whole message.
+        piece: Number of the piece that fits best, as `pieces` counts them.
+        question: Question with the words to find in the piece; without any of them the whole piece is returned.
+        max_chars: Maximum length of a part with such words, in characters.
     """
     parts = pieces(text)
     number = min(piece, len(parts) - 1)
@@ -42,7 +46,7 @@ def shortened(text: str, question: str, max_chars: int) -> str:
 
 
 def _window(text: str, question: str, max_chars: int) -> tuple[int, int]:
-    """Return start and end of the window with the most and rarest words of the question; all of it if there is none."""
+    """Return start and end of the window with the most and rarest words of the question; the whole text without one."""
     matches = _matches(text, question)
     if len(text) <= max_chars or not matches:
         return 0, len(text)
@@ -55,7 +59,7 @@ def _window(text: str, question: str, max_chars: int) -> tuple[int, int]:
 
 
 def _densest(matches: Sequence[tuple[int, int, str]], max_chars: int) -> int:
-    """Return where the window begins that holds the most and rarest words; each counts once."""
+    """Return the start of the window with the most and rarest words; each word counts once."""
     counts = Counter(word for _, _, word in matches)
     inside: Counter[str] = Counter()
     best_start, best_weight = matches[0][0], 0.0
@@ -67,7 +71,7 @@ def _densest(matches: Sequence[tuple[int, int, str]], max_chars: int) -> int:
             if inside[word] == 1:
                 weight += 1 / counts[word]
             following += 1
-        if weight > best_weight + 1e-9:
+        if weight > best_weight + _MIN_GAIN:
             best_start, best_weight = first, weight
         inside[leaving] -= 1
         if inside[leaving] == 0:
@@ -78,12 +82,11 @@ def _densest(matches: Sequence[tuple[int, int, str]], max_chars: int) -> int:
 def _matches(text: str, question: str) -> list[tuple[int, int, str]]:
     """Return start, end and stem of each word of the text that the question has."""
     wanted = {stem(word) for word in folded(question)}
-    found: list[tuple[int, int, str]] = []
+    matches: list[tuple[int, int, str]] = []
     for match in _WORD.finditer(text):
-        for word in folded(match.group()):
-            if stem(word) in wanted:
-                found.append((match.start(), match.end(), stem(word)))
-    return found
+        stems = [stem(word) for word in folded(match.group())]
+        matches += [(match.start(), match.end(), each) for each in stems if each in wanted]
+    return matches
 
 
 def _beginning(text: str, place: int, max_chars: int) -> int:
@@ -91,10 +94,12 @@ def _beginning(text: str, place: int, max_chars: int) -> int:
     lead = min(_LEAD_CHARS, max_chars // 3)
     floor = max(0, place - lead)
     head = text[floor:place]
-    ends = [match.end() for match in re.finditer(r"[.!?…]\s+|[。！？\n]", head)]
+    ends = [match.end() for match in _SENTENCE_BREAK.finditer(head)]
     if ends:
         return floor + ends[-1]
     if floor == 0:
         return 0
     space = head.find(" ")
-    return floor + space + 1 if space >= 0 else place
+    if space < 0:
+        return place
+    return floor + space + 1

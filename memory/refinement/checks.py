@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from mnemic.memory.refinement.editor import Replaced
-from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, says_nothing
+from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, is_blank
 from mnemic.memory.text.writing import is_degenerate
 from mnemic.prompts.refinement import refusals
 from mnemic.state.attribution import is_shared
@@ -22,7 +22,7 @@ def require_text(content: str) -> str:
     text = clean_text(content)
     if len(text.encode()) > MAX_TEXT_BYTES:
         raise RefinementRefusedError(refusals.too_large(MAX_TEXT_BYTES))
-    if says_nothing(text) or is_degenerate(text):
+    if is_blank(text) or is_degenerate(text):
         raise RefinementRefusedError(refusals.NO_TEXT)
     return text
 

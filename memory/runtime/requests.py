@@ -3,71 +3,93 @@
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import ConfigDict, PlainValidator, RootModel
 
 from mnemic.memory.text.questions import folded
 
-_NAME = "recall requests file"
+_NAME: Final = "recall requests file"
+#: Words in a row, each with its alternatives.
+Run = tuple[frozenset[str], ...]
 
 
 class Phrase(NamedTuple):
-    """Runs of words, each word with its alternatives; any words may be between two runs."""
+    """Runs of words; any words may be between two runs."""
 
-    runs: tuple[tuple[frozenset[str], ...], ...]
+    runs: tuple[Run, ...]
     #: Whether any words may precede it; else a sentence must begin with it.
     anywhere: bool
 
-    def stands_in(self, words: Sequence[str]) -> bool:
+    def is_in(self, words: Sequence[str]) -> bool:
         """Return whether a sentence of folded words has the phrase; only the first place of each run is tried."""
         if any(run[0].isdisjoint(words) for run in self.runs):  # most phrases, a microsecond each
             return False
         place = 0
         for number, run in enumerate(self.runs):
             starts = range(place, len(words) - len(run) + 1)
-            if not (number or self.anywhere):
+            if number == 0 and not self.anywhere:
                 starts = starts[:1]
-            found = next((start for start in starts if words[start] in run[0] and _goes_on(words, start, run)), None)
-            if found is None:
+            start = _find_run(words, run, starts)
+            if start is None:
                 return False
-            place = found + len(run)
+            place = start + len(run)
         return True
 
 
-def _goes_on(words: Sequence[str], start: int, run: Sequence[frozenset[str]]) -> bool:
-    return all(word in options for word, options in zip(words[start + 1 : start + len(run)], run[1:], strict=True))
+def _find_run(words: Sequence[str], run: Run, starts: range) -> int | None:
+    """Return the first of the places at which the run begins; None if it begins at none of them."""
+    for start in starts:
+        if words[start] in run[0] and _continues(words, start, run):
+            return start
+    return None
+
+
+def _continues(words: Sequence[str], start: int, run: Run) -> bool:
+    following = words[start + 1 : start + len(run)]
+    return all(word in options for word, options in zip(following, run[1:], strict=True))
 
 
 def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:
     """Load the packaged phrases of all languages; a file replaces those of its languages.
 
     Raises:
-        ConfigurationError: the file cannot be read, or does not have the form of `memory/runtime/requests.yaml`.
+        ConfigurationError: if the file cannot be read, or does not have the form of `memory/runtime/requests.yaml`.
     """
     from mnemic.memory.runtime.plain_yaml import read_settings  # 10 ms, which importing the graphs need not take
 
     packaged = resources.files("mnemic.memory.runtime").joinpath("requests.yaml")
-    phrases = read_settings(packaged, _File, _NAME).root
+    by_language = read_settings(packaged, _File, _NAME).root
     if path is not None:
-        phrases = {**phrases, **read_settings(path, _File, _NAME).root}
-    return tuple(phrase for own in phrases.values() for phrase in own)
+        by_language = {**by_language, **read_settings(path, _File, _NAME).root}
+    phrases: list[Phrase] = []
+    for phrases_of_language in by_language.values():
+        phrases += phrases_of_language
+    return tuple(phrases)
 
 
 def _phrase(written: object) -> Phrase:
+    """Read a phrase such as `do you remember ... i/we mentioned`."""
     if not isinstance(written, str):
         raise ValueError("has to be a text")
-    runs = [tuple(map(_options, run.split())) for run in written.split("...")]
-    if not any(runs):
+    parts = [part.split() for part in written.split("...")]
+    runs: list[Run] = []
+    for words in parts:
+        if words:
+            runs.append(tuple(_options(word) for word in words))
+    if not runs:
         raise ValueError("names no word, so that every message would have it")
-    return Phrase(tuple(filter(None, runs)), anywhere=not runs[0])
+    return Phrase(tuple(runs), anywhere=not parts[0])
 
 
 def _options(written: str) -> frozenset[str]:
-    options = [folded(option) for option in written.split("/")]
-    if any(len(words) != 1 for words in options):
-        raise ValueError("consists of words, `/` between those that may stand for each other, and `...`")
-    return frozenset(words[0] for words in options)
+    options: set[str] = set()
+    for option in written.split("/"):
+        words = folded(option)
+        if len(words) != 1:
+            raise ValueError("consists of words, `/` between alternatives of a word, and `...`")
+        options.add(words[0])
+    return frozenset(options)
 
 
 class _File(RootModel[dict[str, tuple[Annotated[Phrase, PlainValidator(_phrase)], ...]]]):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from mnemic.memory.text.details import find_dates
-from mnemic.memory.text.questions import only_asks
+from mnemic.memory.text.questions import has_only_questions
 from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
 from mnemic.memory.text.words import sentences
 from mnemic.state.records import Message
@@ -91,7 +91,7 @@ def _rarity(token: str, batch: Sequence[Message]) -> float:
 
 
 def _may_be_read(said: str) -> bool:
-    if len(said) > _MAX_SPAN or only_asks(said) or has_contact_data(said) or imitates_prompt(said):
+    if len(said) > _MAX_SPAN or has_only_questions(said) or has_contact_data(said) or imitates_prompt(said):
         return False
     return len(_telling(said)) >= _MIN_TOKENS
 

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import Final
 
 from mnemic.memory.text.words import sentences
 
@@ -10,12 +11,14 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 #: The end of a sentence after which a hasty writer goes on without a capital.
 _HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 
-#: Marks between clauses: the first clause of `I am vegan, what can I cook?` tells something.
+#: Marks between clauses: the first clause of `I am vegan, what can I cook?` is a statement.
 _CLAUSE_END = re.compile(r"[,;:–—，、；：،]\W*\w")
-_MAX_PLAIN_WORDS = 12
-#: No clause of so many words is longer; a stored message may have 32,000 characters, and each search reads many.
-_MAX_PLAIN_CHARS = 400
-_MAX_GREETING_CHARS = 40
+#: Maximum length of a plain clause, in words.
+_MAX_PLAIN_WORDS: Final = 12
+#: No clause of 12 words is longer. A stored message may have 32,000 characters, and each search reads many messages.
+_MAX_PLAIN_CHARS: Final = 400
+_MAX_GREETING_CHARS: Final = 40
+_MAX_GREETING_WORDS: Final = 2
 _PHRASE = re.compile(r'"([^"]{2,200})"')
 #: In a database of locale C, Postgres takes typographic quotes for letters of the adjacent word.
 _STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
@@ -23,8 +26,9 @@ _STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
 
 def folded(text: str) -> list[str]:
     """Return the words and numbers without case and accents, in order; apostrophes are straight."""
-    letters = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
-    return _WORD.findall("".join(letter for letter in letters if not unicodedata.combining(letter)))
+    decomposed = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    return _WORD.findall(letters)
 
 
 def straight_quotes(query: str) -> str:
@@ -46,46 +50,54 @@ def spoken_sentences(text: str) -> Iterator[str]:
 
 def is_question(sentence: str) -> bool:
     """Return whether a sentence ends with a question mark of any script; quotes, emoji and the like may follow it."""
-    greek = False
+    has_greek_mark = False
     for char in reversed(sentence):
         if char.isalnum() or char in ".。":
-            return greek and unicodedata.name(char, "").startswith("GREEK")
+            return has_greek_mark and unicodedata.name(char, "").startswith("GREEK")
         if "QUESTION MARK" in unicodedata.name(char, ""):
             return True
-        greek |= char == ";"  # Unicode's composed form of U+037E
+        if char == ";":  # Unicode's composed form of U+037E
+            has_greek_mark = True
     return False
 
 
-def only_asks(text: str) -> bool:
-    """Return whether a text has only questions, besides a greeting of at most two words."""
-    telling = told(text)
-    return telling != text and len(folded(telling)) < 3
+def without_questions(text: str) -> str:
+    """Return a text without its questions; empty if it has nothing else."""
+    spoken = list(spoken_sentences(text))
+    statements = [sentence for sentence in spoken if not is_question(sentence)]
+    if len(statements) == len(spoken):
+        return text
+    remainder = " ".join(statements)
+    if not any(char.isalnum() for char in remainder):
+        return ""
+    return remainder
+
+
+def has_only_questions(text: str) -> bool:
+    """Return whether a text has only questions, apart from a greeting of at most two words."""
+    statements = without_questions(text)
+    return statements != text and len(folded(statements)) <= _MAX_GREETING_WORDS
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text is one clause of at most 12 words and has no number: such a question states nothing."""
-    if len(text) > _MAX_PLAIN_CHARS or any(char.isdigit() for char in text) or _CLAUSE_END.search(text):
+    """Return whether a text is one clause of at most 12 words without a number: such a question states nothing."""
+    if len(text) > _MAX_PLAIN_CHARS or _CLAUSE_END.search(text):
+        return False
+    if any(char.isdigit() for char in text):
         return False
     return len(folded(text)) <= _MAX_PLAIN_WORDS
 
 
 def is_bare_question(text: str) -> bool:
     """Return whether a text is only a question, in one plain clause."""
-    return is_plain(text) and only_asks(text)
+    return is_plain(text) and has_only_questions(text)
 
 
 def repeats(text: str, question: str) -> bool:
-    """Return whether a text has no word that the question lacks, besides a greeting of at most two words."""
+    """Return whether a text has no word that the question lacks, apart from a greeting of at most two words."""
     if len(text) > 3 * len(question) + _MAX_GREETING_CHARS:
         return False
-    extra = {*folded(text)} - {*folded(question)}
-    return not extra or (only_asks(text) and extra <= {*folded(told(text))})
-
-
-def told(text: str) -> str:
-    """Return a text without its questions; empty if it has nothing else."""
-    spoken = [*spoken_sentences(text)]
-    telling = [sentence for sentence in spoken if not is_question(sentence)]
-    if len(telling) == len(spoken):
-        return text
-    return " ".join(telling) if any(map(str.isalnum, "".join(telling))) else ""
+    additional = set(folded(text)).difference(folded(question))
+    if not additional:
+        return True
+    return has_only_questions(text) and additional.issubset(folded(without_questions(text)))

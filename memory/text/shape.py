@@ -81,7 +81,7 @@ def _lower_stacks(text: str) -> str:
     return _MAYBE_STACK.sub(lowered, text)
 
 
-def says_nothing(text: str) -> bool:
+def is_blank(text: str) -> bool:
     """Return whether a cleaned text has no visible character."""
     return all(char.isspace() or char in _JOINERS for char in text)
 
@@ -98,7 +98,7 @@ def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> st
         InvalidInputError: nothing visible is left, or it is too long.
     """
     cleaned = clean_text(text)
-    if says_nothing(cleaned):
+    if is_blank(cleaned):
         raise InvalidInputError(f"{what} is empty; give some text")
     size = len(cleaned.encode())
     if size > max_bytes:
@@ -109,7 +109,7 @@ def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> st
 def clean_question(text: str) -> str:
     """Return the cleaned beginning of a question; empty if it has no visible character."""
     cleaned = clip_text(clean_text(text[:_READ_CHARS]), MAX_QUESTION_CHARS)
-    return "" if says_nothing(cleaned) else cleaned
+    return "" if is_blank(cleaned) else cleaned
 
 
 def clip_text(text: str, max_chars: int) -> str:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from mnemic.memory.runtime.categories import OWNER
 from mnemic.memory.runtime.transcript import spoken
-from mnemic.memory.text.shape import clean_text, says_nothing, visible
+from mnemic.memory.text.shape import clean_text, is_blank, visible
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.prompts.attribution import signature
 from mnemic.service.cli.form import losses
@@ -105,7 +105,7 @@ class ChatSession:
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
         while (line := await self._terminal.ask()) is not None and (text := clean_text(line)) != QUIT:
-            if not says_nothing(text):
+            if not is_blank(text):
                 await self._turn({"messages": [HumanMessage(text)]})
 
     async def _turn(self, turn_input: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.text.questions import spoken_sentences, told
+from mnemic.memory.text.questions import spoken_sentences, without_questions
 
 ASKING = [
     "Where do I live?",
@@ -23,7 +23,7 @@ ASKING = [
 
 @pytest.mark.parametrize("text", ASKING)
 def test_what_only_asks_tells_nothing(text: str) -> None:
-    assert told(text) == ""
+    assert without_questions(text) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_what_only_asks_tells_nothing(text: str) -> None:
     ],
 )
 def test_what_is_left_of_a_text_is_what_it_tells(text: str, telling: str) -> None:
-    assert told(text) == telling
+    assert without_questions(text) == telling
 
 
 @given(st.text(st.sampled_from("aB c.?!;\n？؟'\"é¿")))
 def test_telling_loses_no_word_but_those_that_ask(text: str) -> None:
     assert "".join("".join(spoken_sentences(text)).split()) == "".join(text.split())
-    left = told(text)
-    assert told(left) == left
+    left = without_questions(text)
+    assert without_questions(left) == left

@@ -8,7 +8,8 @@ import pytest
 
 from mnemic import Mnemic
 from mnemic.memory.messages.incoming import CUT_MARK
-from mnemic.memory.recall.query import MESSAGE_CHARS, result_line
+from mnemic.memory.recall.query import result_line
+from mnemic.memory.recall.search import MESSAGE_CHARS
 from mnemic.memory.runtime.categories import OWNER, load_categories
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens

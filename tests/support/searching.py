@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from mnemic.memory.recall.query import search
+from mnemic.memory.recall.search import search
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery

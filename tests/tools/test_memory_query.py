@@ -221,7 +221,7 @@ async def test_the_role_is_that_of_the_tool_which_has_a_list_and_not_of_the_iden
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"categories": ["profile"]}, f"not allowed for this role: profile; it may ask for {PLANNER}"),
     ({"categories": ["tasks", "Canary"]}, f"names that are no category; it may ask for {PLANNER}"),
-    ({"query": " \n "}, "a search needs a question that says something"),
+    ({"query": " \n "}, "query: the question is empty; give some text"),
     ({"top_k": 10**12}, "top_k: Input should be less than or equal to 100"),
     ({"filters": {"Canary' or 1=1": 1}}, "filters: there is nothing of this name"),
     ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: Input should be a valid datetime"),

@@ -1,0 +1,211 @@
+"""The operations of the recall graph: read, decide, search, render. They call no chat model and write nothing."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from pydantic import ConfigDict, TypeAdapter
+
+from mnemic.memory.recall.always_in_context import read_always_in_context
+from mnemic.memory.recall.delta import header
+from mnemic.memory.recall.heuristics import search_reason
+from mnemic.memory.recall.search import VisibleSearch, fit_results
+from mnemic.memory.runtime.categories import Allowlist
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.shape import clean_question, count_tokens
+from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders.vectors import Vector
+from mnemic.prompts.recall.memory_context import found_line, render_standing, render_turn
+from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
+from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallReading, RecallState
+from mnemic.state.identity import Identity, display_name, split_scope_key
+from mnemic.state.query import MAX_TOP_K, SIGNS, Changes, Delta, MemoryQuery
+from mnemic.state.records import SearchResult
+from mnemic.state.settings import Settings
+from mnemic.storage import revisions
+from mnemic.storage.transaction import ScopedTransaction
+
+_LOG = logging.getLogger("mnemic")
+#: Results are the graph's output, so they are plain JSON. The adapter is built at its first use, not at import.
+_RESULTS: Final = TypeAdapter(list[SearchResult], config=ConfigDict(defer_build=True))
+
+
+# -- read
+
+
+async def read_context(resources: Resources, identity: Identity, request: RecallInput) -> RecallState:
+    """Read the memories that are always in context and the changes since the session's last recall.
+
+    Both come from one transaction.
+    """
+    allowlist = resources.categories.of_role(identity.role)
+    async with resources.database.transaction(identity, categories=allowlist.categories, for_recall=True) as tx:
+        part = await read_always_in_context(tx, resources, allowlist)
+        settings = resources.settings.overridden_for_recall(part.overrides)
+        changes = await _read_changes(tx, settings, allowlist)
+    delta = changes and header(changes, identity.user_id)
+    reading = RecallReading(
+        search=request.get("search", "auto") if settings.rag else "never",
+        budget_tokens=request.get("budget_tokens") or settings.recall_budget_tokens,
+        overrides=part.overrides,
+        scopes=part.scopes if settings.always_in_context else (),
+        delta=delta,
+    )
+    _note_shown(resources, identity, reading)
+    budget = settings.refinement_budget_tokens
+    return {
+        "reading": reading,
+        "results": (),
+        "degraded": None,
+        "over_budget": [scope.scope_key for scope in reading.scopes if scope.tokens > budget],
+        "revision": changes and changes.revision,
+        "updates": _updates(delta),
+    }
+
+
+async def _read_changes(tx: ScopedTransaction, settings: Settings, allowlist: Allowlist) -> Changes | None:
+    """Return the changes since the session's last recall; None without a session, or if the agent uses no memory."""
+    session_id = tx.identity.session_id
+    if session_id is None or not (settings.always_in_context or settings.rag):
+        return None
+    return await revisions.read_changes(tx, session_id, with_context=allowlist.standing)
+
+
+def _note_shown(resources: Resources, identity: Identity, reading: RecallReading) -> None:
+    """Note the memories with text in the context, so that their removal is announced."""
+    ids: list[UUID] = []
+    for scope in reading.scopes:
+        ids += [memory.id for memory in (*scope.texts, *scope.facts)]
+    if reading.delta:
+        ids += reading.delta.shown
+    resources.shown.note(identity, ids)
+
+
+def _updates(delta: Delta | None) -> list[dict[str, Any]]:
+    """Return the announced changes as plain JSON, without a text."""
+    if delta is None:
+        return []
+    updates: list[dict[str, Any]] = []
+    for change in delta.changes:
+        sign = SIGNS[change.event]
+        memory_id = str(change.memory_id)
+        updates.append({"revision": change.revision, "event": change.event, "sign": sign, "memory_id": memory_id})
+    return updates
+
+
+def without_memory(error: BusyError | DatabaseUnavailableError) -> RecallState:
+    """Return the state of a recall that goes without memory because of this error. It announces nothing."""
+    degraded: Degraded = "busy" if isinstance(error, BusyError) else "no_memory"
+    return {
+        "reading": RecallReading(search="never"),
+        "results": (),
+        "degraded": degraded,
+        "searched": None,
+        "over_budget": [],
+        "revision": None,
+        "updates": [],
+    }
+
+
+# -- decide
+
+
+def decide_search(resources: Resources, question: str, reading: RecallReading) -> RecallState:
+    """Decide, without a model, whether the turn needs a search, and clean its question."""
+    question = clean_question(question)
+    reason = None
+    if question and reading.search == "always":
+        reason = "asked"
+    elif question and reading.search == "auto":
+        reason = search_reason(question, reading.scopes, resources.requests)
+    return {"question": question, "searched": reason}
+
+
+# -- search
+
+
+async def search_for_turn(
+    resources: Resources, identity: Identity, question: str, reading: RecallReading
+) -> RecallState:
+    """Return the best results that fit into the budget and are not in context already; they count as used.
+
+    If the embedder fails, the search goes by text alone.
+    """
+    settings = resources.settings.overridden_for_recall(reading.overrides)
+    in_context = {fact.id for scope in reading.scopes for fact in scope.facts}
+    top_k = min(MAX_TOP_K, settings.recall_limit + len(in_context))
+    searched = await VisibleSearch(
+        resources=resources,
+        identity=identity,
+        settings=settings,
+        request=MemoryQuery(query=question, top_k=top_k),
+        categories=resources.categories.of_role(identity.role).categories,
+        embed=partial(_embed_question, question=question),
+    ).run()
+    fresh = [result for result in searched.results if result.item_id not in in_context]
+    results = _without_repeated_text(_best_with_related(fresh, settings.recall_limit))
+    line = partial(found_line, reader=identity.user_id)
+    fitting = fit_results(results, line, question, reading.budget_tokens)
+    resources.note_uses(identity, fitting)
+    resources.shown.note(identity, [result.item_id for result in fitting])
+    # the output of a graph may be checkpointed, so a long message goes into it by its excerpt alone
+    shown = [replace(result, content=result.shown) for result in fitting]
+    degraded: Degraded | None = None if searched.has_vector else "text_only"
+    return {"results": shown, "degraded": degraded}
+
+
+def _best_with_related(results: Sequence[SearchResult], limit: int) -> list[SearchResult]:
+    """Return at most so many results, then the memories that are related to them."""
+    best = [result for result in results if result.related_to is None][:limit]
+    best_ids = {result.item_id for result in best}
+    return [*best, *(result for result in results if result.related_to in best_ids)]
+
+
+def _without_repeated_text(results: Sequence[SearchResult]) -> list[SearchResult]:
+    """Return the first result of each text about a subject, in order."""
+    first: dict[tuple[str, str], SearchResult] = {}
+    for result in results:
+        first.setdefault((result.subject, result.content), result)
+    return list(first.values())
+
+
+async def _embed_question(resources: Resources, question: str) -> Vector | None:
+    """Return the vector of the question; None if the embedder fails, refuses it, or takes too long for a turn."""
+    settings = resources.settings
+    limit = settings.recall_timeout_seconds
+    if resources.embedder.local:  # it cannot be away; it only has the questions of others before this one
+        limit = settings.pool_timeout_seconds
+    try:
+        async with asyncio.timeout(limit):
+            (vector,) = await embed_each(resources.embedder, [question])
+    except EmbeddingError as error:
+        problem = str(error)
+    except TimeoutError:
+        problem = f"no answer within {limit:g} s"
+    else:
+        if vector is not None:
+            return vector
+        problem = "the model refuses it"
+    _LOG.warning("The question has no vector, so the search goes by text alone: %s.", problem)
+    return None
+
+
+# -- render
+
+
+def render_context(reading: RecallReading, results: Sequence[SearchResult], reader: str | None) -> RecallState:
+    """Return the context as text.
+
+    The budget bounds the search results. Refinement bounds the memories that are always in context.
+    """
+    names = {scope.scope_key: display_name(split_scope_key(scope.scope_key)[1]) for scope in reading.scopes}
+    context: MemoryContext = {
+        "standing": render_standing(reading.scopes, names=names, reader=reader),
+        "turn": render_turn(results, reading.delta, reader=reader),
+    }
+    tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
+    return {"context": context, "memories": _RESULTS.dump_python([*results], mode="json"), "tokens": tokens}
