@@ -18,7 +18,7 @@ NO_LOOP = (
 class Arguments(BaseModel):
     """Arguments of a call: unknown names are dropped, and null selects the default.
 
-    Only the named arguments reach a tool, whatever else a model writes.
+    Only the named arguments reach a tool, also if a model writes others.
     """
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, populate_by_name=True)
@@ -56,7 +56,7 @@ def described(
     A model reads the schema with every call. So null is not in it.
 
     Args:
-        request: model whose fields are the arguments.
+        request: model with the arguments as its fields.
         sentences: description of each field.
         base: `Arguments` or `Part`.
         parts: described types of the fields that have fields of their own.

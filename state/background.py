@@ -1,4 +1,4 @@
-"""Records of background work: what a job works on, which jobs wait or failed, and when schedules fire."""
+"""Records of background work: targets of jobs, queued and failed jobs, schedules, and pairs of facts."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from mnemic.state.records import Memory
 
 
 class Target(NamedTuple):
-    """What one run of a job works on."""
+    """The target of one run of a job."""
 
     agent_id: str
     #: Session (`session:...`), scope key, or the agent as a whole (`agent:...`).
@@ -25,13 +25,13 @@ class QueuedJob:
     agent_id: str
     scope_key: str
     status: Literal["waiting", "running"]
-    #: When it may start; None: at once.
+    #: Earliest start; None for at once.
     scheduled_at: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobFailure:
-    """Work that failed: why, how often, and when it is tried again."""
+    """Work that failed: its reason, the number of failures, and the next try."""
 
     agent_id: str
     job: str
@@ -57,7 +57,7 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundStatus:
-    """All that the background does, waits for, failed at, and does next."""
+    """Running, waiting and failed work of the background, and the schedules."""
 
     queued: list[QueuedJob]
     failed: list[JobFailure]
@@ -65,7 +65,7 @@ class BackgroundStatus:
 
 
 class FactPair(NamedTuple):
-    """Two active facts of one scope key that may say the same."""
+    """Two active facts of one scope key that may have the same content."""
 
     #: Digest of the ids and versions of both.
     fingerprint: UUID

@@ -13,16 +13,16 @@ from mnemic.state.graphs import StepUsage
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceRun:
-    """One run of an agent's maintenance: what it changed and what it cost, without contents."""
+    """One run of an agent's maintenance: its changes and its cost, without contents."""
 
     id: UUID
     actor: str
-    #: Whether it only counted what it would change.
+    #: Whether it only counted its changes.
     is_dry_run: bool
     started_at: datetime
-    #: None if it is under way or was broken off.
+    #: None while it runs, or if it broke off.
     ended_at: datetime | None
-    #: Numbers by what was counted, such as `unused` memories.
+    #: Numbers by name, such as `unused` memories.
     counts: dict[str, int]
     #: Names of the steps that failed; the next run does them again.
     failed: list[str]
@@ -30,14 +30,14 @@ class MaintenanceRun:
 
 
 class MaintenanceInput(TypedDict, total=False):
-    """How the maintenance runs."""
+    """Input of a maintenance."""
 
-    #: Count what it would change, and change nothing. None: the agent's setting.
+    #: Count the changes without making them. None: the agent's setting.
     dry_run: Annotated[bool | None, UntrackedValue]
 
 
 class MaintenanceResult(TypedDict, total=False):
-    """What a run of maintenance did."""
+    """Result of a maintenance."""
 
     run_id: str
     is_dry_run: bool

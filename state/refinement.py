@@ -1,6 +1,6 @@
 """Records of refinements: the ledger of a session, its turns and outcome, and the channels of its graph."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -49,6 +49,11 @@ class LedgerEntry:
     author: str | None = None
     #: Typed sentence that a shared memory rests on; None if unknown.
     said: str | None = None
+
+
+def total_tokens(entries: Iterable[LedgerEntry]) -> int:
+    """Return the tokens of all these memories."""
+    return sum(entry.tokens for entry in entries)
 
 
 class Budget(NamedTuple):
@@ -159,7 +164,7 @@ class Refinement:
     id: UUID
     scope_key: str
     started_at: datetime
-    #: Actor at whose request it began.
+    #: Actor that requested it.
     actor: str
     #: None if it runs, or waits to be resumed.
     ended: Ended | None

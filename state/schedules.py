@@ -1,5 +1,6 @@
 """Cron lines as settings: five fields and, if it is not UTC, a time zone; or `off`."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
@@ -10,12 +11,18 @@ _CRON_FIELDS: Final = 5
 
 
 def split_cron(line: str) -> tuple[str, str] | None:
-    """Return the five cron fields and the name of the time zone; None if the schedule is off."""
+    """Return the five cron fields and the name of the time zone, or None if the schedule is off."""
     if line == OFF:
         return None
     parts = line.split()
-    zone = parts[_CRON_FIELDS] if len(parts) > _CRON_FIELDS else "UTC"
-    return " ".join(parts[:_CRON_FIELDS]), zone
+    return " ".join(parts[:_CRON_FIELDS]), _zone_name(parts)
+
+
+def _zone_name(parts: Sequence[str]) -> str:
+    """Return the name of the time zone behind the cron fields, or UTC without one."""
+    if len(parts) > _CRON_FIELDS:
+        return parts[_CRON_FIELDS]
+    return "UTC"
 
 
 def _checked(line: str) -> str:
@@ -25,7 +32,7 @@ def _checked(line: str) -> str:
     if len(parts) not in (_CRON_FIELDS, _CRON_FIELDS + 1) or not _fires(" ".join(parts[:_CRON_FIELDS])):
         raise ValueError("is a cron line with an optional time zone, such as `0 4 * * sun Europe/Lisbon`, or `off`")
     try:
-        ZoneInfo(parts[_CRON_FIELDS] if len(parts) > _CRON_FIELDS else "UTC")
+        ZoneInfo(_zone_name(parts))
     except (ValueError, OSError, KeyError):
         raise ValueError("ends with a text that is no time zone; write one such as Europe/Lisbon") from None
     return " ".join(parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
 from mnemic.memory.text.writing import check_text
+from mnemic.models.embedders.vectors import Vector
 from mnemic.models.structured import run_step
 from mnemic.prompts.background.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput
 from mnemic.state.background import Target
@@ -25,15 +27,15 @@ from mnemic.storage.transaction import ScopedTransaction
 CATEGORY: Final = "relationship_dynamic"
 MAX_EPISODES: Final = 5
 MAX_FACTS: Final = 3
-#: Characters of the conversation that the model is shown.
+#: Maximum characters of the conversation in the prompt.
 MAX_SNIPPET_CHARS: Final = 1000
-_MESSAGES: Final = 20
+_MAX_MESSAGES: Final = 20
 MAX_TAGS: Final = 3
 MAX_TAG_CHARS: Final = 30
 
 
-class _Read(NamedTuple):
-    """The model's input, and the lineage of what is drawn from it."""
+class _Material(NamedTuple):
+    """The model's input, and the lineage of the insights from it."""
 
     step_input: InsightsInput
     relations: tuple[Relation, ...]
@@ -46,20 +48,21 @@ async def draw_insights(resources: Resources, target: Target) -> None:
     An answer without a usable insight counts as drawn, too.
 
     Raises:
-        ModelError, DatabaseUnavailableError, ConcurrentChangeError: nothing was stored.
+        ModelError: if the model failed; nothing was stored.
+        DatabaseUnavailableError: if the database cannot be reached; nothing was stored.
+        ConcurrentChangeError: if the transaction was given up; nothing was stored.
     """
-    identity = owner_identity(target)
-    read = await _read(resources, identity, target.scope_key)
-    if read is None:
+    identity, key = owner_identity(target), target.scope_key
+    material = await _read_material(resources, identity, key)
+    if material is None:
         return
-    answer, _ = await track_usage(resources, identity, run_step(INSIGHTS, read.step_input, resources.models))
-    drawn = _usable(resources, identity, target.scope_key, answer.insights)
-    found = [replace(new, relations=read.relations, source_message_ids=read.message_ids) for new in drawn]
-    await _save(resources, identity, target.scope_key, found)
+    answer, _ = await track_usage(resources, identity, run_step(INSIGHTS, material.step_input, resources.models))
+    insights_drawn = _usable_insights(answer.insights, key, resources.now(identity), material)
+    await _save(resources, identity, key, insights_drawn)
 
 
-async def _read(resources: Resources, identity: Identity, key: str) -> _Read | None:
-    """Return the input about the user; None if no insights are due."""
+async def _read_material(resources: Resources, identity: Identity, key: str) -> _Material | None:
+    """Return the input about the user, or None if no insights are due."""
     if resources.settings.model_for("fast") == OFFLINE:
         return None
     async with resources.database.transaction(identity, only=key) as tx:
@@ -68,67 +71,80 @@ async def _read(resources: Resources, identity: Identity, key: str) -> _Read | N
             return None
         episodes = await memories.list_memories(tx, ["episode"], limit=MAX_EPISODES)
         facts = await memories.list_memories(tx, ["fact"], limit=MAX_FACTS)
-        known = await memories.list_memories(tx, ["insight"], limit=MAX_EPISODES)
-        messages = _shown(await insights.recent_messages(tx, key, _MESSAGES))
+        earlier = await memories.list_memories(tx, ["insight"], limit=MAX_EPISODES)
+        messages = _newest_messages(await insights.recent_messages(tx, key, _MAX_MESSAGES))
     step_input = InsightsInput(
         user=display_name(split_scope_key(key)[1]),
         episodes=[memory.content for memory in episodes],
         facts=[memory.content for memory in facts],
-        insights=[memory.content for memory in known],
+        insights=[memory.content for memory in earlier],
         said=_snippet(messages),
     )
-    # an earlier insight that was shown may be repeated
-    shown = [*episodes, *facts, *known]
-    relations = tuple(Relation(to_id=memory.id, strength=1.0, relation_type="drawn_from") for memory in shown)
-    return _Read(step_input, relations, tuple(message.id for message in messages))
+    relations: list[Relation] = []
+    # earlier insights too: the model may repeat one
+    for memory in [*episodes, *facts, *earlier]:
+        relations.append(Relation(to_id=memory.id, strength=1.0, relation_type="drawn_from"))
+    return _Material(step_input, tuple(relations), tuple(message.id for message in messages))
 
 
-def _shown(messages: Sequence[KeptMessage]) -> list[KeptMessage]:
+def _newest_messages(messages: Sequence[KeptMessage]) -> list[KeptMessage]:
     """Return the newest messages that fit into the snippet, the last of them in part."""
-    shown: list[KeptMessage] = []
+    fitting: list[KeptMessage] = []
     chars = 0
     for message in messages:
         if chars >= MAX_SNIPPET_CHARS:
             break
-        shown.append(message)
+        fitting.append(message)
         chars += len(f"{message.author}: {message.content}\n")
-    return shown
+    return fitting
 
 
 def _snippet(messages: Sequence[KeptMessage]) -> str:
-    """Return the newest messages in the order in which they were said, cut at their beginning."""
+    """Return the newest messages, oldest first, cut at their beginning."""
     lines = [f"{message.author}: {message.content}" for message in reversed(messages)]
     return "\n".join(lines)[-MAX_SNIPPET_CHARS:]
 
 
-def _usable(resources: Resources, identity: Identity, key: str, drafts: Sequence[InsightDraft]) -> list[NewMemory]:
-    """Return the drafts that are written as an insight must be, at most three."""
-    found: list[NewMemory] = []
-    now = resources.now(identity)
+def _usable_insights(drafts: Sequence[InsightDraft], key: str, now: datetime, material: _Material) -> list[NewMemory]:
+    """Return the drafts that have the form of an insight, at most three."""
+    usable: list[NewMemory] = []
     for draft in drafts[:MAX_INSIGHTS]:
         text = check_text(draft.summary, kind="insight").text
         if text is None:
             continue
-        new = new_memory("insight", CATEGORY, key, text, now)
-        importance = min(5, max(1, draft.importance))
-        found.append(replace(new, provenance="inferred", importance=importance, tags=_tags(draft.tags), private=True))
-    return found
+        insight = replace(
+            new_memory("insight", CATEGORY, key, text, now),
+            provenance="inferred",
+            importance=min(5, max(1, draft.importance)),
+            tags=_clean_tags(draft.tags),
+            private=True,
+            relations=material.relations,
+            source_message_ids=material.message_ids,
+        )
+        usable.append(insight)
+    return usable
 
 
-def _tags(tags: Sequence[str]) -> tuple[str, ...]:
-    cleaned = (" ".join(clean_text(tag).split()) for tag in tags)
-    return tuple(dict.fromkeys(tag for tag in cleaned if 0 < len(tag) <= MAX_TAG_CHARS))[:MAX_TAGS]
+def _clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    cleaned: dict[str, None] = {}
+    for tag in tags:
+        name = " ".join(clean_text(tag).split())
+        if 0 < len(name) <= MAX_TAG_CHARS:
+            cleaned[name] = None
+    return tuple(cleaned)[:MAX_TAGS]
 
 
-async def _save(resources: Resources, identity: Identity, key: str, found: Sequence[NewMemory]) -> None:
-    vectors = await embed_to_store(resources, [new.search_text for new in found]) if found else []
-    by_id = dict(zip([new.id for new in found], vectors, strict=True))
+async def _save(resources: Resources, identity: Identity, key: str, new: Sequence[NewMemory]) -> None:
+    vectors: dict[UUID, Vector | None] = {}
+    if new:
+        made = await embed_to_store(resources, [insight.search_text for insight in new])
+        vectors = dict(zip([insight.id for insight in new], made, strict=True))
 
-    async def act(tx: ScopedTransaction) -> None:
-        # of two runs at once the second one finds the first one's record and stores nothing
-        if not await insights.note_insights(tx, key) or not found:
+    async def store(tx: ScopedTransaction) -> None:
+        # the second of two concurrent runs sees the record of the first one and stores nothing
+        if not await insights.note_insights(tx, key) or not new:
             return
         await tx.begin_operation("insights")
-        await memories.insert(tx, found, model=resources.embedder.name, vectors=by_id, run_id=None)
+        await memories.insert(tx, new, model=resources.embedder.name, vectors=vectors, run_id=None)
 
-    await resources.database.write(identity, act)
+    await resources.database.write(identity, store)

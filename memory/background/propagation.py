@@ -1,11 +1,12 @@
 """Raises memories: those of a user to a group, and those of a group, or candidates of a user, to all users.
 
-Code finds what may be raised, by the sentences that people typed. A model only chooses among it.
+Code finds the memories that may be raised, by the sentences that people typed. A model only chooses among them.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from mnemic.memory.runtime.embedding import embed_to_store
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
+from mnemic.models.embedders.vectors import Vector
 from mnemic.models.structured import run_step
 from mnemic.prompts.background.propagate import PROPAGATE, PropagateInput
 from mnemic.state.background import Target
@@ -32,14 +34,14 @@ from mnemic.storage import memories, propagation, scopes
 from mnemic.storage.propagation import Position
 from mnemic.storage.transaction import ScopedTransaction
 
-#: Memories shown to the model in one call.
-_SHOWN_AT_ONCE: Final = 40
-#: Memories of others that a memory is compared with.
-_PEERS: Final = 30
+#: Maximum number of memories in one call of the model.
+_MAX_SHOWN: Final = 40
+#: Maximum number of other memories that a memory is compared with.
+_MAX_PEERS: Final = 30
 
 
 class Raise(NamedTuple):
-    """A memory that may be raised, and why."""
+    """A memory that may be raised, with the reason."""
 
     memory: Memory
     #: Scope key to which it is raised.
@@ -51,185 +53,243 @@ class Raise(NamedTuple):
     elsewhere: str = ""
 
 
+@dataclass(frozen=True)
+class _Propagation:
+    """One run on a user's or group's scope key."""
+
+    resources: Resources
+    identity: Identity
+    key: str
+    #: The agent's own settings.
+    settings: Settings
+    #: The part of the history that earlier runs have read.
+    position: Position
+
+    @property
+    def personal(self) -> frozenset[str]:
+        """Categories that are a person's own."""
+        return self.resources.categories.personal
+
+
 async def propagate(resources: Resources, target: Target) -> None:
-    """Raise what is new in a user's or group's scope key, and record up to where it was looked at.
+    """Raise new memories of a user's or group's scope key, and record the position in the history.
 
     Raises:
-        MnemicError: a model or the database failed, or a memory changed meanwhile; nothing was raised.
+        MnemicError: if a model or the database failed, or a memory changed since it was read; nothing was raised.
     """
     identity, key = owner_identity(target), target.scope_key
     async with resources.database.transaction(identity) as tx:
         settings = resources.settings.overridden(await scopes.agent_settings(tx))
         position = await propagation.read_position(tx, key)
+    run = _Propagation(resources, identity, key, settings, position)
     proposed: list[Raise] = []
     if settings.propagation:
-        proposed = await _for_groups(resources, identity, settings, position)
-        proposed += await _for_all_users(resources, identity, settings, key, position)
-    chosen = await _choose(resources, identity, proposed)
-    await _save(resources, identity, key, position, chosen)
+        proposed += await _for_groups(run)
+        proposed += await _for_all_users(run)
+    await _store(run, await _choose(run, proposed))
 
 
-async def _for_groups(resources: Resources, identity: Identity, settings: Settings, position: Position) -> list[Raise]:
+async def _for_groups(run: _Propagation) -> list[Raise]:
     """Return the user's new memories that one of the user's groups may have; none if the identity has no user."""
-    user = identity.user_id
-    if not user or not settings.share_with_group:
+    user = run.identity.user_id
+    if not user or not run.settings.share_with_group:
         return []
-    personal = resources.categories.personal
-    async with resources.database.transaction(identity) as tx:
-        found = await propagation.read_new_memories(tx, scope_key("user", user), position.seen, personal, tag=None)
-        messages = await propagation.typed_messages(tx, [memory.id for memory in found])
-        sessions = {message.session_id for said in messages.values() for message in said}
-        groups = await propagation.session_groups(tx, sessions, user)
+    async with run.resources.database.transaction(run.identity) as tx:
+        memories_of_user = await propagation.read_new_memories(
+            tx, scope_key("user", user), run.position.seen, run.personal, tag=None
+        )
+        messages = await propagation.typed_messages(tx, _ids(memories_of_user))
+        sessions: set[str] = set()
+        for typed in messages.values():
+            sessions.update(message.session_id for message in typed)
+        session_groups = await propagation.session_groups(tx, sessions, user)
     proposed: list[Raise] = []
-    for memory in found:
+    for memory in memories_of_user:
         claim = Claim(memory, messages.get(memory.id, ()))
-        for group in sorted(set(groups.values())):
-            evidence = group_evidence(claim, group, groups, personal)
+        for group in sorted(set(session_groups.values())):
+            evidence = group_evidence(claim, group, session_groups, run.personal)
             if evidence:
                 proposed.append(Raise(memory, scope_key("group", group), evidence, (memory.id,)))
     return proposed
 
 
-async def _for_all_users(
-    resources: Resources, identity: Identity, settings: Settings, key: str, position: Position
-) -> list[Raise]:
-    """Return what two groups, or two users without a common group, typed independently of each other."""
-    if settings.share_with_agent == "off":
+async def _for_all_users(run: _Propagation) -> list[Raise]:
+    """Return memories that two groups, or two users without a common group, typed independently of each other."""
+    if run.settings.share_with_agent == "off":
         return []
-    database, personal = resources.database, resources.categories.personal
     # of a user only memories that formation proposed for the agent scope
-    tag = CANDIDATE if split_scope_key(key)[0] == "user" else None
-    async with database.transaction(identity) as tx:
-        found = await propagation.read_new_memories(tx, key, position.seen, personal, tag=tag)
-        if not found:
+    tag = CANDIDATE if split_scope_key(run.key)[0] == "user" else None
+    database = run.resources.database
+    async with database.transaction(run.identity) as tx:
+        new = await propagation.read_new_memories(tx, run.key, run.position.seen, run.personal, tag=tag)
+        if not new:
             return []
-        ids = [memory.id for memory in found]
-        pairs = await propagation.similar_claims(tx, ids, _PEERS)
+        ids = _ids(new)
+        pairs = await propagation.similar_claims(tx, ids, _MAX_PEERS)
         if not pairs:
             return []
-        speakers = await propagation.speaker_keys(tx, [*ids, *(pair.peer_id for pair in pairs)])
-    keys = sorted({pair.peer_key for pair in pairs} | set(speakers))
-    embedder = resources.embedder
-    async with database.transaction(identity, also=keys) as tx:
+        peer_ids: list[UUID] = []
+        keys: set[str] = set()
+        for pair in pairs:
+            peer_ids.append(pair.peer_id)
+            keys.add(pair.peer_key)
+        keys.update(await propagation.speaker_keys(tx, [*ids, *peer_ids]))
+    embedder = run.resources.embedder
+    async with database.transaction(run.identity, also=sorted(keys)) as tx:
         near = await propagation.filter_similar(tx, pairs, embedder.name, embedder.bands.check)
-        return await _confirmed(tx, found, near, personal)
+        return await _confirmed(tx, new, near, run.personal)
 
 
 async def _confirmed(
-    tx: ScopedTransaction, found: Sequence[Memory], near: Sequence[tuple[UUID, UUID]], personal: frozenset[str]
+    tx: ScopedTransaction, new: Sequence[Memory], near: Sequence[tuple[UUID, UUID]], personal: frozenset[str]
 ) -> list[Raise]:
-    """Return the memories that have independent evidence, each once."""
-    ids = [memory.id for memory in found]
+    """Return the memories with independent evidence, each once."""
     peers = await propagation.read_shareable(tx, [peer for _, peer in near], personal)
-    messages = await propagation.typed_messages(tx, [*ids, *(memory.id for memory in peers)])
-    claims = {memory.id: Claim(memory, messages.get(memory.id, ())) for memory in [*found, *peers]}
+    memories_of_pairs = [*new, *peers]
+    messages = await propagation.typed_messages(tx, _ids(memories_of_pairs))
+    claims: dict[UUID, Claim] = {}
+    for memory in memories_of_pairs:
+        claims[memory.id] = Claim(memory, messages.get(memory.id, ()))
     proposed: dict[UUID, Raise] = {}
-    for own, peer in near:
-        if peer in claims and own not in proposed:
-            raised = await _raised(tx, claims[own], claims[peer], personal)
+    for memory_id, peer_id in near:
+        if peer_id in claims and memory_id not in proposed:
+            raised = await _raise_of_pair(tx, claims[memory_id], claims[peer_id], personal)
             if raised:
-                proposed[own] = raised
+                proposed[memory_id] = raised
     return list(proposed.values())
 
 
-async def _raised(tx: ScopedTransaction, own: Claim, peer: Claim, personal: frozenset[str]) -> Raise | None:
-    """Return the older of two memories whose text was typed independently for both; None if neither was."""
+async def _raise_of_pair(tx: ScopedTransaction, claim: Claim, peer: Claim, personal: frozenset[str]) -> Raise | None:
+    """Return the older of two memories with a text that was typed independently for both; None without one."""
     key = scope_key("agent", tx.identity.agent_id)
-    for memory in sorted((own.memory, peer.memory), key=lambda memory: (memory.valid_from, memory.id)):
-        first, second = agent_evidence(memory.content, own, personal), agent_evidence(memory.content, peer, personal)
-        strangers = set()
-        for one in {evidence.author for evidence in first}:
-            for other in {evidence.author for evidence in second}:
-                if await propagation.are_strangers(tx, one, other):
-                    strangers.add((one, other))
-        pair = independent_pair(first, second, strangers)
+    for memory in sorted((claim.memory, peer.memory), key=lambda memory: (memory.valid_from, memory.id)):
+        evidence = agent_evidence(memory.content, claim, personal)
+        peer_evidence = agent_evidence(memory.content, peer, personal)
+        strangers = await _find_strangers(tx, evidence, peer_evidence)
+        pair = independent_pair(evidence, peer_evidence, strangers)
         if pair:
-            elsewhere = peer.memory if memory is own.memory else own.memory
-            return Raise(memory, key, pair, (own.memory.id, peer.memory.id), elsewhere.content)
+            other = peer.memory if memory is claim.memory else claim.memory
+            return Raise(memory, key, pair, (claim.memory.id, peer.memory.id), other.content)
     return None
 
 
-async def _choose(resources: Resources, identity: Identity, proposed: Sequence[Raise]) -> list[Raise]:
-    """Return those that the model chooses. Numbers that it was not shown count for nothing."""
+async def _find_strangers(
+    tx: ScopedTransaction, first_evidence: Iterable[Evidence], second_evidence: Iterable[Evidence]
+) -> set[tuple[str, str]]:
+    """Return the pairs of an author of the first and one of the second evidence that share no group or session."""
+    strangers: set[tuple[str, str]] = set()
+    second_authors = {evidence.author for evidence in second_evidence}
+    for first in {evidence.author for evidence in first_evidence}:
+        for second in second_authors:
+            if await propagation.are_strangers(tx, first, second):
+                strangers.add((first, second))
+    return strangers
+
+
+async def _choose(run: _Propagation, proposed: Sequence[Raise]) -> list[Raise]:
+    """Return the memories that the model chooses; numbers that it was not shown count for nothing."""
     by_key: dict[str, list[Raise]] = defaultdict(list)
     for raised in proposed:
         by_key[raised.scope_key].append(raised)
+    models = run.resources.models
     chosen: list[Raise] = []
-    for key, rows in by_key.items():
+    for key, raises in by_key.items():
         scope, owner = split_scope_key(key)
         group = display_name(owner) if scope == "group" else ""
-        for start in range(0, len(rows), _SHOWN_AT_ONCE):
-            shown = rows[start : start + _SHOWN_AT_ONCE]
+        for start in range(0, len(raises), _MAX_SHOWN):
+            shown = raises[start : start + _MAX_SHOWN]
             step_input = PropagateInput(group, [(raised.memory, raised.elsewhere) for raised in shown])
-            answer, _ = await track_usage(resources, identity, run_step(PROPAGATE, step_input, resources.models))
-            chosen += [raised for number, raised in enumerate(shown, start=1) if number in answer.numbers]
+            answer, _ = await track_usage(run.resources, run.identity, run_step(PROPAGATE, step_input, models))
+            for number, raised in enumerate(shown, start=1):
+                if number in answer.numbers:
+                    chosen.append(raised)
     return chosen
 
 
-async def _save(
-    resources: Resources, identity: Identity, key: str, position: Position, chosen: Sequence[Raise]
-) -> None:
+async def _store(run: _Propagation, chosen: Sequence[Raise]) -> None:
     """Store the copies, each with its lineage, unless something changed since it was read."""
     copies = [_copy(raised) for raised in chosen]
-    vectors = await embed_to_store(resources, [copy.search_text for copy in copies]) if copies else []
-    by_id = dict(zip([copy.id for copy in copies], vectors, strict=True))
-    personal, model = resources.categories.personal, resources.embedder.name
-    sources = sorted({source for raised in chosen for source in raised.sources})
-    keys = {evidence.scope_key for raised in chosen for evidence in raised.evidence}
-    keys |= {raised.scope_key for raised in chosen}
-    keys |= {evidence.message.scope_key for raised in chosen for evidence in raised.evidence}
+    vectors: dict[UUID, Vector | None] = {}
+    if copies:
+        made = await embed_to_store(run.resources, [copy.search_text for copy in copies])
+        vectors = dict(zip([copy.id for copy in copies], made, strict=True))
+    sources: set[UUID] = set()
+    keys: set[str] = set()
+    for raised in chosen:
+        sources.update(raised.sources)
+        keys.add(raised.scope_key)
+        for evidence in raised.evidence:
+            keys |= {evidence.scope_key, evidence.message.scope_key}
 
-    async def act(tx: ScopedTransaction) -> None:
+    async def store(tx: ScopedTransaction) -> None:
         if copies:
             await tx.begin_operation("propagation")
-            # another run may have raised the same, and a source may have been closed or made private
-            if (await propagation.read_position(tx, key)).seen != position.seen:
-                raise ConcurrentChangeError
-            if len(await propagation.read_shareable(tx, sources, personal)) != len(sources):
-                raise ConcurrentChangeError
-            await memories.insert(tx, copies, model=model, vectors=by_id, run_id=None)
+            await _require_unchanged(tx, run, sorted(sources))
+            await memories.insert(tx, copies, model=run.resources.embedder.name, vectors=vectors, run_id=None)
         else:
             await scopes.ensure_agent(tx)
-        await propagation.save_position(tx, key, position.newest)
+        await propagation.save_position(tx, run.key, run.position.newest)
 
-    await resources.database.write(identity, act, also=sorted(keys - set(identity.scope_keys)))
+    also = sorted(keys - set(run.identity.scope_keys))
+    await run.resources.database.write(run.identity, store, also=also)
+
+
+async def _require_unchanged(tx: ScopedTransaction, run: _Propagation, sources: Sequence[UUID]) -> None:
+    """Refuse the save if another run has read the scope key, or if a source was closed or made private.
+
+    Raises:
+        ConcurrentChangeError: if something changed.
+    """
+    if (await propagation.read_position(tx, run.key)).seen != run.position.seen:
+        raise ConcurrentChangeError
+    if len(await propagation.read_shareable(tx, sources, run.personal)) != len(sources):
+        raise ConcurrentChangeError
+
+
+def _ids(rows: Iterable[Memory]) -> list[UUID]:
+    return [memory.id for memory in rows]
 
 
 def _copy(raised: Raise) -> NewMemory:
     """Return the memory for its new scope key, in the words of its author, with the typed sentence of that author."""
     source = raised.memory
     new = new_memory(source.kind, source.category, raised.scope_key, source.content, source.valid_from, source.subject)
-    typed = {evidence.message.id: evidence.author for evidence in raised.evidence}
-    authors = list(typed.values())
-    author = source.actor_id if source.actor_id in authors else authors[0]
+    evidence = raised.evidence[0]
+    for other in raised.evidence:
+        if other.author == source.actor_id:
+            evidence = other
+            break
+    relations: list[Relation] = []
+    for source_id in raised.sources:
+        relations.append(Relation(to_id=source_id, strength=1.0, relation_type="propagated_from"))
     return replace(
         new,
         importance=source.importance,
         provenance=source.provenance,
-        source_message_ids=tuple(typed),
-        relations=tuple(Relation(to_id=each, strength=1.0, relation_type="propagated_from") for each in raised.sources),
-        actor_id=author,
-        said=next(evidence.said for evidence in raised.evidence if evidence.author == author),
+        source_message_ids=tuple(dict.fromkeys(one.message.id for one in raised.evidence)),
+        relations=tuple(relations),
+        actor_id=evidence.author,
+        said=evidence.said,
     )
 
 
 async def withdraw(resources: Resources, target: Target) -> None:
-    """Soft-delete the copies in a scope key whose source no longer holds; what they replaced is in force again.
+    """Soft-delete the copies in a scope key without a valid source; memories that they replaced hold again.
 
     Raises:
-        DatabaseUnavailableError, ConcurrentChangeError: nothing was withdrawn.
+        DatabaseUnavailableError: if the database cannot be reached; nothing was withdrawn.
+        ConcurrentChangeError: if the transaction was given up; nothing was withdrawn.
     """
-    identity = owner_identity(target)
+    await resources.database.write(owner_identity(target), partial(_withdraw, key=target.scope_key))
 
-    async def act(tx: ScopedTransaction) -> None:
-        if not await propagation.copies_to_withdraw(tx, target.scope_key):
-            return
-        await tx.begin_operation("propagation")
-        lost = await propagation.copies_to_withdraw(tx, target.scope_key)
-        for memory_id in lost:
-            copy = await memories.find(tx, memory_id)
-            if copy:
-                await memories.forget(tx, copy)
-        await propagation.reactivate_after_withdrawal(tx, lost)
 
-    await resources.database.write(identity, act)
+async def _withdraw(tx: ScopedTransaction, key: str) -> None:
+    if not await propagation.copies_to_withdraw(tx, key):
+        return
+    await tx.begin_operation("propagation")
+    lost = await propagation.copies_to_withdraw(tx, key)
+    for memory_id in lost:
+        copy = await memories.find(tx, memory_id)
+        if copy:
+            await memories.forget(tx, copy)
+    await propagation.reactivate_after_withdrawal(tx, lost)

@@ -21,7 +21,7 @@ class Evidence(NamedTuple):
 
     message: Message
     said: str
-    #: Of the memory that rests on the message.
+    #: Scope key of the memory that rests on the message.
     scope_key: str
 
     @property
@@ -40,11 +40,10 @@ def group_evidence(claim: Claim, group: str, session_groups: Mapping[str, str], 
         personal: categories that are a person's own.
     """
     owner = split_scope_key(claim.memory.scope_key)[1]
-    typed = [
-        message
-        for message in claim.messages
-        if session_groups.get(message.session_id) == group and is_typed(message, {owner})
-    ]
+    typed: list[Message] = []
+    for message in claim.messages:
+        if session_groups.get(message.session_id) == group and is_typed(message, {owner}):
+            typed.append(message)
     return _permitted(claim, "group", find_quotations(claim.memory.content, typed), personal)
 
 
@@ -55,25 +54,26 @@ def agent_evidence(text: str, claim: Claim, personal: Set[str]) -> list[Evidence
 
 
 def independent_pair(
-    own: Sequence[Evidence], others: Sequence[Evidence], strangers: Set[tuple[str, str]]
+    first_evidence: Sequence[Evidence], second_evidence: Sequence[Evidence], strangers: Set[tuple[str, str]]
 ) -> tuple[Evidence, Evidence] | None:
     """Return evidence of two groups by different authors, or of two strangers; None without such.
 
     Args:
-        own: evidence for the memory.
-        others: evidence for another memory.
+        first_evidence: evidence for the memory.
+        second_evidence: evidence for another memory.
         strangers: pairs of authors, of the first and of the second, without a common group.
     """
-    for first in own:
-        for second in others:
+    for first in first_evidence:
+        for second in second_evidence:
             if first.author == second.author:
                 continue
-            if _of_two_groups(first, second) or (first.author, second.author) in strangers:
+            if _are_of_two_groups(first, second) or (first.author, second.author) in strangers:
                 return first, second
     return None
 
 
 def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Set[str]) -> list[Evidence]:
+    """Return the proofs as evidence; none if they do not allow the memory in that scope."""
     memory = claim.memory
     draft = Draft(scope, memory.content, memory.category, memory.private)
     authors = {proof.author for proof in proofs}
@@ -82,6 +82,7 @@ def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Se
     return [Evidence(proof.message, proof.said, memory.scope_key) for proof in proofs]
 
 
-def _of_two_groups(first: Evidence, second: Evidence) -> bool:
-    are_groups = first.scope_key.startswith("group:") and second.scope_key.startswith("group:")
-    return are_groups and first.scope_key != second.scope_key
+def _are_of_two_groups(first: Evidence, second: Evidence) -> bool:
+    if first.scope_key == second.scope_key:
+        return False
+    return split_scope_key(first.scope_key)[0] == split_scope_key(second.scope_key)[0] == "group"

@@ -1,10 +1,11 @@
 """The move of agents to the embedder of the settings, while searches use the former vectors.
 
-New vectors are stored beside the former ones. Once every entry of an agent has one, a transaction switches the agent.
+New vectors are stored next to the former ones. Once every entry of an agent has one, a transaction switches the agent.
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from mnemic.storage import embeddings
 
 #: Called with the number of entries that are embedded or refused, and the number that is left.
 Progress = Callable[[int, int], None]
-#: Embedded before a move: an embedder that refuses every text must end the move, not empty the vectors.
+#: Text to try an embedder with: one that refuses every text must end the move, not empty the vectors.
 _PROBE: Final = "Ana has three boats."
 #: Seconds between two looks at entries that another process has claimed.
 _PAUSE_SECONDS: Final = 1.0
@@ -26,33 +27,43 @@ _PAUSE_SECONDS: Final = 1.0
 async def reembed(resources: Resources, agent_id: str | None, progress: Progress | None) -> Reembedded:
     """Move the agent, or all agents of the database, to the embedder of the settings, and wait until that is done.
 
-    Each agent is recorded as moving before the first text is embedded, so that background work goes on with a move that
+    Each agent is recorded as moving before the first text is embedded, so that background work continues a move that
     was broken off.
 
     Raises:
-        EmbedderUnavailableError: the embedder does not answer; the move goes on with the next call.
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbedderUnavailableError: if the embedder does not answer; the next call continues the move.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
     model = await name_of_target(resources)
     database = resources.database
     agents = await embeddings.agents_to_move(database, agent_id, model)
     for agent in agents:
         await database.write(Identity(agent_id=agent.agent_id), partial(embeddings.begin_move, model=model))
-    embedded = refused = 0
-    total = sum(agent.entries for agent in agents)
-
-    def count(made: int, unmade: int) -> None:
-        nonlocal embedded, refused
-        embedded, refused = embedded + made, refused + unmade
-        if progress:
-            progress(embedded + refused, max(total - embedded - refused, 0))
-
+    tally = _Tally(sum(agent.entries for agent in agents), progress)
     for agent in agents:
         while True:
-            if await move_agent(resources, agent.agent_id, model, count):
+            if await move_agent(resources, agent.agent_id, model, tally.add):
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-    return Reembedded(len(agents), embedded, refused)
+    return Reembedded(len(agents), tally.embedded, tally.refused)
+
+
+@dataclass
+class _Tally:
+    """Numbers of entries of a move."""
+
+    total: int
+    progress: Progress | None
+    embedded: int = 0
+    refused: int = 0
+
+    def add(self, embedded: int, refused: int) -> None:
+        """Add the numbers of a batch, and report the progress."""
+        self.embedded += embedded
+        self.refused += refused
+        if self.progress:
+            done = self.embedded + self.refused
+            self.progress(done, max(self.total - done, 0))
 
 
 async def move_agent(
@@ -62,13 +73,13 @@ async def move_agent(
 
     Args:
         resources: with the embedder to which the agent moves.
-        agent_id: of an agent whose move has begun.
+        agent_id: of an agent that moves.
         model: name of the embedder.
         count: called after each batch with the numbers of vectors and of refused texts.
 
     Raises:
-        EmbedderUnavailableError: the embedder does not answer; what was embedded stays.
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbedderUnavailableError: if the embedder does not answer; new vectors are kept.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
     identity, last = Identity(agent_id=agent_id), embeddings.FIRST_ENTRY
     write = partial(resources.database.write, identity)
@@ -81,9 +92,9 @@ async def move_agent(
             indexed = [indexed_text(text) for text in texts]
             vectors = await embed_within(resources, indexed, resources.settings.model_timeout_seconds)
             stage = partial(embeddings.stage, texts=texts, vectors=vectors, model=model)
-            made = await write(stage, also=keys)
+            embedded = await write(stage, also=keys)
         if count:
-            count(made, vectors.count(None))
+            count(embedded, vectors.count(None))
     return await write(partial(embeddings.switch, model=model))
 
 
@@ -91,8 +102,8 @@ async def name_of_target(resources: Resources) -> str:
     """Return the name of the settings' embedder, which has the length of its vectors once it has made one.
 
     Raises:
-        EmbedderUnavailableError: the embedder does not answer.
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbedderUnavailableError: if the embedder does not answer.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
     await resources.embedder.embed([_PROBE])
     return resources.embedder.name

@@ -20,14 +20,14 @@ from mnemic.state.identity import Identity
 from mnemic.storage import background
 
 _LOG = logging.getLogger("mnemic")
-#: Errors that pass by themselves: the work is tried until it succeeds, with growing pauses.
-_PASSING = (ModelError, DatabaseUnavailableError, ConcurrentChangeError)
+#: Temporary errors: the work is tried until it succeeds, with growing pauses.
+_TEMPORARY = (ModelError, DatabaseUnavailableError, ConcurrentChangeError)
 
 
 async def run_job(work: Work, name: str, target: Target) -> None:
     """Run a job. A failure is recorded with its reason, logged, and tried again after a pause.
 
-    A job that asks models waits until the next day if the tenant's daily token budget is used up.
+    A job that calls models waits until the next day if the tenant's daily token budget is used up.
     """
     with work.resources.events.timed(Identity(agent_id=target.agent_id), "worker", name) as outcome:
         outcome.status = await _run(work, name, target)
@@ -38,19 +38,19 @@ async def _run(work: Work, name: str, target: Target) -> EventStatus:
     ids = {"job": name, **target._asdict()}
     job = JOBS[name]
     try:
-        if job.asks_models:
+        if job.calls_models:
             await require_budget(work, target.agent_id)
         is_postponed = await job.run(work, target)
     except BudgetSpentError as error:
         await _pause(work, name, target, error)
         return "skipped"
     except MnemicError as error:
-        _LOG.warning("job %s on %s of agent %s failed: %s", name, target.scope_key, target.agent_id, error, extra=ids)
-        await _note(work, name, target, str(error), final=job.gives_up and not isinstance(error, _PASSING))
+        _LOG.warning("Job %s on %s of agent %s failed: %s", name, target.scope_key, target.agent_id, error, extra=ids)
+        await _note(work, name, target, str(error), final=job.gives_up and not isinstance(error, _TEMPORARY))
         return "error"
     except Exception as error:  # noqa: BLE001 - a fault of one job must not end the worker; it is recorded and logged
         kind = type(error).__name__
-        text = "job %s on %s of agent %s ended with %s"
+        text = "Job %s on %s of agent %s ended with %s"
         _LOG.error(text, name, target.scope_key, target.agent_id, frames_of(error), extra=ids)
         await _note(work, name, target, f"unexpected {kind}; the log has its frames", final=True)
         return "error"
@@ -66,7 +66,7 @@ async def _pause(work: Work, name: str, target: Target, error: BudgetSpentError)
     try:
         await work.resources.database.write(Identity(agent_id=target.agent_id), record)
     except MnemicError as failure:
-        _LOG.warning("the pause of job %s could not be recorded: %s", name, failure)
+        _LOG.warning("Could not record the pause of job %s: %s", name, failure)
 
 
 async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:
@@ -75,4 +75,4 @@ async def _note(work: Work, name: str, target: Target, reason: str, *, final: bo
         async with database.transaction(Identity(agent_id=target.agent_id)) as tx:
             await background.note_failure(tx, name, target.scope_key, reason, settings, final=final)
     except MnemicError as error:
-        _LOG.warning("the failure of job %s could not be recorded: %s", name, error)
+        _LOG.warning("Could not record the failure of job %s: %s", name, error)

@@ -1,4 +1,4 @@
-"""Cron lines with a time zone: when a schedule fires next."""
+"""Times of cron lines with a time zone."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ from mnemic.state.schedules import split_cron
 
 
 def next_fire(line: str, after: datetime) -> datetime | None:
-    """Return the first time after a moment at which a schedule fires, in UTC; None if it is off.
+    """Return the first time at which a schedule fires after a given one, in UTC, or None if it is off.
 
     A local time that a change to daylight saving skips fires at the change; one that comes twice fires the first time.
 
@@ -22,19 +22,20 @@ def next_fire(line: str, after: datetime) -> datetime | None:
     if parts is None:
         return None
     cron, zone = parts[0], ZoneInfo(parts[1])
-    # on the clock's face alone: croniter fires a time that comes twice each time
-    faces = croniter(cron, after.astimezone(zone).replace(tzinfo=None))
-    while (fire := _first_moment(faces.get_next(datetime), zone)) <= after:
-        pass  # it came for the first time before
-    return fire
+    # with local times: croniter fires an aware time that comes twice each time
+    local_times = croniter(cron, after.astimezone(zone).replace(tzinfo=None))
+    while True:
+        fire = _first_occurrence(local_times.get_next(datetime), zone)
+        if fire > after:
+            return fire
 
 
-def _first_moment(face: datetime, zone: ZoneInfo) -> datetime:
-    """Return when a clock of the zone shows a time first, in UTC; the moment of the change if it skips that time."""
-    fire = face.replace(tzinfo=zone).astimezone(UTC)
-    if fire.astimezone(zone).replace(tzinfo=None) == face:
+def _first_occurrence(local_time: datetime, zone: ZoneInfo) -> datetime:
+    """Return the first occurrence of a local time in UTC; the time of the change if the zone skips it."""
+    fire = local_time.replace(tzinfo=zone).astimezone(UTC)
+    if fire.astimezone(zone).replace(tzinfo=None) == local_time:
         return fire
-    before = face.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    before = local_time.replace(tzinfo=zone, fold=1).astimezone(UTC)
     offset = before.astimezone(zone).utcoffset()
     while fire - before > timedelta(seconds=1):
         middle = before + (fire - before) / 2

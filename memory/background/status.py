@@ -1,4 +1,4 @@
-"""What the background does and waits for, and commands on its jobs: retry and cancel."""
+"""The state of the background, and the command that retries a job."""
 
 from mnemic.memory.background.jobs import JOBS
 from mnemic.state.background import BackgroundStatus, Target
@@ -13,7 +13,7 @@ async def read_status(queue: JobQueue, database: Database, *, limit: int) -> Bac
     """Return the jobs that run and wait, the work that failed, and the schedules, of all agents.
 
     Raises:
-        DatabaseUnavailableError: The database cannot be reached.
+        DatabaseUnavailableError: if the database cannot be reached.
     """
     return BackgroundStatus(
         queued=(await queue.jobs())[:limit],
@@ -23,11 +23,11 @@ async def read_status(queue: JobQueue, database: Database, *, limit: int) -> Bac
 
 
 async def retry_job(queue: JobQueue, database: Database, job: str, target: Target) -> None:
-    """Queue a job for a target at once, whatever its earlier failures say.
+    """Queue a job for a target at once, also after failures.
 
     Raises:
-        InvalidInputError: There is no job of this name, or the agent has no such session; nothing was queued.
-        DatabaseUnavailableError: The database cannot be reached.
+        InvalidInputError: if there is no job of this name, or the agent has no such session; nothing was queued.
+        DatabaseUnavailableError: if the database cannot be reached.
     """
     if job not in JOBS:
         raise InvalidInputError(f"job {job!r} is unknown; use one of {', '.join(JOBS)}")

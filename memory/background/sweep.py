@@ -2,6 +2,8 @@
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final
 
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.schedules import next_fire, stagger
@@ -12,26 +14,28 @@ from mnemic.storage import background
 from mnemic.storage.background import DueSchedule
 
 _LOG = logging.getLogger("mnemic")
+#: Next time of a schedule that is off.
+_NEVER: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 async def sweep(work: Work, now: datetime | None = None, *, complete: bool = False) -> None:
-    """Queue every job for the targets that are due. A job whose targets cannot be found is left to the next sweep.
+    """Queue every job for the targets that are due. Without a database the next sweep tries again.
 
     Args:
         work: of this process.
-        now: the moment for which due work is found; None: the present.
-        complete: every job is looked at, also one that is not looked at every minute.
+        now: time at which work is due; None for the present.
+        complete: whether to include jobs with an interval of more than a minute.
     """
-    moment = now or datetime.now(UTC)
+    at = now or datetime.now(UTC)
     for job in JOBS.values():
         try:
-            await _sweep_job(work, job, moment, complete=complete)
+            await _sweep_job(work, job, at, complete=complete)
         except MnemicError as error:
-            _LOG.warning("Due work of job %s could not be found; the next sweep looks again: %s", job.name, error)
+            _LOG.warning("Could not find the due work of job %s; the next sweep tries again: %s", job.name, error)
     try:
-        await _wake_retries(work, moment)
+        await _wake_retries(work, at)
     except MnemicError as error:
-        _LOG.warning("Failed work could not be found; the next sweep looks again: %s", error)
+        _LOG.warning("Could not find failed work; the next sweep tries again: %s", error)
     work.resources.write_events()
 
 
@@ -43,7 +47,7 @@ async def _sweep_job(work: Work, job: Job, now: datetime, *, complete: bool) -> 
 
 
 async def _wake_retries(work: Work, now: datetime) -> None:
-    """Queue the work that failed and whose pause is over."""
+    """Queue the failed work with a pause that is over."""
     for name, target in await background.due_retries(work.resources.database, now, MAX_TARGETS):
         if name in JOBS:
             await work.queue.wake(name, [target])
@@ -53,6 +57,7 @@ async def _fire(work: Work, job: Job, setting: str, now: datetime) -> None:
     default: str = getattr(work.resources.settings, setting)
     database = work.resources.database
     for due in await background.due_schedules(database, job.name, setting, default, now, MAX_TARGETS):
+        # a schedule that is new, or has another line than before, fires at its next time
         fires = due.known == due.cron and due.next_at is not None and due.next_at <= now
         if fires:
             await work.queue.wake(job.name, await job.find_scheduled(work, due.agent_id, now))
@@ -63,9 +68,9 @@ async def _fire(work: Work, job: Job, setting: str, now: datetime) -> None:
 async def _record(work: Work, job: Job, due: DueSchedule, now: datetime, *, fired: bool) -> None:
     delay = stagger(due.tenant_id, job.stagger_minutes)
     fire = next_fire(due.cron, now - delay)
-    next_at = datetime.max.replace(tzinfo=UTC, year=9000) if fire is None else fire + delay
+    next_at = _NEVER
+    if fire is not None:
+        next_at = fire + delay
     last_at = now if fired else None
-    identity = Identity(agent_id=due.agent_id)
-    await work.resources.database.write(
-        identity, lambda tx: background.note_schedule(tx, job.name, due.cron, last_at, next_at)
-    )
+    note = partial(background.note_schedule, job=job.name, cron=due.cron, last_at=last_at, next_at=next_at)
+    await work.resources.database.write(Identity(agent_id=due.agent_id), note)

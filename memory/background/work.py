@@ -1,4 +1,4 @@
-"""What a background job is, and what it works with."""
+"""The type of a background job, and the resources of its runs."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -43,11 +43,11 @@ async def _whole_agent(work: Work, agent_id: str, now: datetime) -> list[Target]
 class Job:
     """One kind of background work. Each module of `jobs` has one as `JOB`.
 
-    A run does what is due at that time, so that a second run of the same job changes nothing.
+    A run does the work that is due at that time, so that a second run of the same job changes nothing.
     """
 
     name: str
-    #: Does what is due for a target; returns True if another run holds the work or it waits after a failure.
+    #: Does the due work of a target; returns True if another run holds the work or it waits after a failure.
     run: Callable[[Work, Target], Awaitable[bool | None]]
     #: Finds the targets with due work, at most `MAX_TARGETS`.
     find_due: Callable[[Work, datetime], Awaitable[list[Target]]] = _nothing
@@ -59,10 +59,10 @@ class Job:
     find_scheduled: Callable[[Work, str, datetime], Awaitable[list[Target]]] = _whole_agent
     #: Minutes over which the schedule's runs of different tenants are spread.
     stagger_minutes: int = 0
-    #: Whether work that keeps failing ends as failed after `tries`; False if the job bounds its tries itself.
+    #: Whether work that keeps failing is given up after the setting `retry_policy`; False if the job does so itself.
     gives_up: bool = True
-    #: Whether it asks models, so that it waits if the tenant's daily token budget is used up.
-    asks_models: bool = False
+    #: Whether it calls models, so that it waits if the tenant's daily token budget is used up.
+    calls_models: bool = False
 
 
 #: Targets that one sweep queues for a job; the next sweep takes the next ones.

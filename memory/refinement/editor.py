@@ -121,5 +121,9 @@ class ContextMemoryEditor:
 
 
 def _lost(originals: Sequence[Original], text: str) -> list[bool]:
-    contents = [original.content for original in originals]
-    return lost_memories(contents, text, about=[original.subject for original in originals])
+    contents: list[str] = []
+    subjects: list[str] = []
+    for original in originals:
+        contents.append(original.content)
+        subjects.append(original.subject)
+    return lost_memories(contents, text, about=subjects)

@@ -21,7 +21,7 @@ from mnemic.prompts.refinement import answers, refusals
 from mnemic.prompts.refinement.tools import COMPLETE
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.kinds import INDEXED_KINDS
-from mnemic.state.refinement import LedgerEntry
+from mnemic.state.refinement import LedgerEntry, total_tokens
 from mnemic.storage import memories, refinements
 from mnemic.storage.refinements import Original
 from mnemic.storage.transaction import ScopedTransaction
@@ -163,7 +163,7 @@ async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - t
         RefinementRefusedError: if it is protected already, may not be, or does not fit.
     """
     memory_id, after = await session.run_operation("protect", partial(_protect, number=id))
-    session.show([entry for entry in after if entry.id == memory_id])
+    session.show_memory(after, memory_id)
     return f"{answers.protected(id)} {answers.usage(after, session.settings.refinement_target)}"
 
 
@@ -197,7 +197,7 @@ async def _lost_with_room(session: RefinementSession) -> str | None:
     """Return the answer with the lost words, or None without any, or if the target leaves no room for them."""
     originals, after = await session.transact(partial(_all_originals, session=session))
     target = session.settings.refinement_target
-    if 100 * sum(entry.tokens for entry in after) >= (100 - _ROOM_PERCENT) * target:
+    if 100 * total_tokens(after) >= (100 - _ROOM_PERCENT) * target:
         return None
     words = _words_lost_everywhere(session, originals, after)
     session.reported_losses.extend(words)
@@ -215,16 +215,18 @@ def _changed(session: RefinementSession, edit: _Edit, after: Sequence[LedgerEntr
 
     It names losses against all originals, so that a detail that an earlier step left out is named until it is back.
     """
-    (new,) = session.show([entry for entry in after if entry.id == edit.new_id])
+    new = session.show_memory(after, edit.new_id)
+    entries: list[LedgerEntry] = []
     contents: list[str] = []
     times: list[datetime] = []
-    for replaced in edit.replaced:
-        contents += [original.content for original in replaced.originals]
-        times += [original.since for original in replaced.originals]
+    for entry, originals in edit.replaced:
+        entries.append(entry)
+        for original in originals:
+            contents.append(original.content)
+            times.append(original.since)
     details = missing_details(contents, new.content, times)
     # words of other memories do not help a search for this one
     words = lost_words(contents, [new.subject, new.content], among=_shown_texts(session), named=details)
-    entries = [replaced.entry for replaced in edit.replaced]
     answer = answers.changed(entries, new, edit.lost, details, words)
     return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
 

@@ -1,7 +1,6 @@
 """The end of a refinement: its journal, its row in the history, and its figures."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import EmbeddingError
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import NewMemory
-from mnemic.state.refinement import Ended, LedgerEntry, Refinement
+from mnemic.state.refinement import Ended, LedgerEntry, Refinement, total_tokens
 from mnemic.storage import memories, refinements
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -101,7 +100,7 @@ async def _store(
 def _journal_text(figures: _Figures, ended: Ended, summary: str) -> str:
     """Return a text such as `Refinement: 50 → 3 memories, about 2,000 tokens saved, 5 protected. SUMMARY`."""
     row, after = figures.row, figures.after
-    saved = row.tokens_before - _tokens(after)
+    saved = row.tokens_before - total_tokens(after)
     protected = figures.counts.get("PROTECT", 0)
     part = f", {protected} protected" if protected else ""
     limit = f" It was ended at its limit of {ended}."
@@ -109,10 +108,6 @@ def _journal_text(figures: _Figures, ended: Ended, summary: str) -> str:
         limit = ""
     sizes = f"{row.memories_before} → {len(after)} memories, about {saved:,} tokens saved{part}."
     return f"Refinement: {sizes}{limit} {summary}".strip()
-
-
-def _tokens(entries: Sequence[LedgerEntry]) -> int:
-    return sum(entry.tokens for entry in entries)
 
 
 def _journal_memory(session: RefinementSession, text: str) -> NewMemory:

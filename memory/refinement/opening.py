@@ -18,7 +18,14 @@ from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key
-from mnemic.state.refinement import LedgerEntry, Refinement, RefinementInput, RefinementResult, RefinementState
+from mnemic.state.refinement import (
+    LedgerEntry,
+    Refinement,
+    RefinementInput,
+    RefinementResult,
+    RefinementState,
+    total_tokens,
+)
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
@@ -114,7 +121,7 @@ def _plan(
     session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, is_forced: bool
 ) -> RefinementResult:
     """Return the work to do: due if the memories are over their budget, a session broke off, or it is forced."""
-    tokens = sum(entry.tokens for entry in ledger)
+    tokens = total_tokens(ledger)
     is_over_budget = tokens > session.settings.refinement_budget_tokens
     is_due = is_over_budget or running is not None or (is_forced and bool(ledger))
     return {

@@ -10,7 +10,7 @@ from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.memory.refinement.losses import max_removals
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementState
+from mnemic.state.refinement import Batch, Budget, LedgerEntry, RefinementState, total_tokens
 from mnemic.state.settings import Settings
 from mnemic.storage import refinements
 from mnemic.storage.refinements import Claim, Progress
@@ -86,6 +86,11 @@ class RefinementSession:
             numbered.append(self.shown[number])
         return numbered
 
+    def show_memory(self, entries: Iterable[LedgerEntry], memory_id: UUID) -> LedgerEntry:
+        """Return one of the entries with its number, and record it as shown."""
+        (entry,) = self.show([entry for entry in entries if entry.id == memory_id])
+        return entry
+
     def number_of(self, memory_id: UUID) -> int | None:
         """Return the number of a memory, or None if it was not shown."""
         for number, entry in self.shown.items():
@@ -98,7 +103,7 @@ class RefinementSession:
         entries = await self.transact(refinements.read_ledger)
         limit = max_removals(self.settings.refinement_removed_percent, progress.memories_before)
         budget = Budget(
-            now=sum(entry.tokens for entry in entries),
+            now=total_tokens(entries),
             target=self.settings.refinement_target,
             protected=protected_tokens(entries),
             most_protected=self.max_protected_tokens,
@@ -111,7 +116,7 @@ class RefinementSession:
 
 def protected_tokens(entries: Iterable[LedgerEntry]) -> int:
     """Return the number of tokens of protected memories."""
-    return sum(entry.tokens for entry in entries if entry.protected)
+    return total_tokens(entry for entry in entries if entry.protected)
 
 
 def restore_session(resources: Resources, identity: Identity, state: RefinementState) -> RefinementSession:

@@ -6,7 +6,7 @@ from typing import Final
 from mnemic.prompts.conversation import as_data
 from mnemic.prompts.refinement.refine import render_ledger
 from mnemic.prompts.refinement.tools import COMPLETE
-from mnemic.state.refinement import LedgerEntry
+from mnemic.state.refinement import LedgerEntry, total_tokens
 
 #: Maximum number of missing details, and of the lost words of a whole session, in one answer.
 _MAX_DETAILS: Final = 40
@@ -44,7 +44,7 @@ def changed(
     outcome = f"[{new.handle}] is changed"
     if len(replaced) > 1:
         outcome = f"{bracketed([entry.handle for entry in replaced])} became [{new.handle}]"
-    sizes = f"{sum(entry.tokens for entry in replaced)} tokens, now {new.tokens}."
+    sizes = f"{total_tokens(replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
     missing = render_missing(details, new.handle)
     lacking = render_lost(words, limit=_MAX_WORDS, lead="It does not say any more")
@@ -77,8 +77,7 @@ def not_ended_yet(words: Sequence[str], core: Sequence[LedgerEntry], target: int
 
 def usage(core: Sequence[LedgerEntry], target: int) -> str:
     """Return the size of the context memories, the end of every answer to an edit."""
-    tokens = sum(entry.tokens for entry in core)
-    return f"Now {tokens:,} tokens in {len(core)} memories; target {target:,}."
+    return f"Now {total_tokens(core):,} tokens in {len(core)} memories; target {target:,}."
 
 
 def render_missing(details: Sequence[str], number: int) -> str:

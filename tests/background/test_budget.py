@@ -97,8 +97,8 @@ async def test_what_another_tenant_uses_and_what_a_host_asks_for_is_not_stopped(
         assert await memory.memories(ANA)
 
 
-def test_every_job_that_asks_models_is_held() -> None:
-    assert {"form", "consolidate", "refine"} <= {job.name for job in JOBS.values() if job.asks_models}
+def test_every_job_that_calls_models_is_held() -> None:
+    assert {"form", "consolidate", "refine"} <= {job.name for job in JOBS.values() if job.calls_models}
 
 
 async def test_an_agents_tenant_stays_if_its_settings_are_changed(clean_db: Clone, homes: LoopbackModel) -> None:

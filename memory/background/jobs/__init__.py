@@ -1,4 +1,4 @@
-"""The jobs, a module each. A new module with a `JOB` is a new job."""
+"""The jobs, a module each. A module with a `JOB` is a job; nothing else lists it."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -9,9 +9,11 @@ from mnemic.memory.background.work import Job
 
 
 def _load_jobs() -> Mapping[str, Job]:
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    jobs: list[Job] = [module.JOB for module in modules]
-    return MappingProxyType({job.name: job for job in jobs})
+    jobs: dict[str, Job] = {}
+    for module in iter_modules(__path__):
+        job: Job = import_module(f"{__name__}.{module.name}").JOB
+        jobs[job.name] = job
+    return MappingProxyType(jobs)
 
 
 #: Every job by its name.

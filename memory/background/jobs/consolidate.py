@@ -1,4 +1,4 @@
-"""Consolidates scope keys whose reflections wait since a consolidation failed."""
+"""Consolidates scope keys with enough reflections, such as after a failed consolidation."""
 
 from datetime import datetime
 from typing import get_args
@@ -16,17 +16,19 @@ from mnemic.storage import background
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the scope keys with enough unabsorbed reflections."""
     resources = work.resources
-    thresholds = {scope: resources.settings.of_scope(scope, "threshold") for scope in get_args(Scope)}
+    thresholds: dict[str, int] = {}
+    for scope in get_args(Scope):
+        thresholds[scope] = resources.settings.of_scope(scope, "threshold")
     return await background.due_consolidations(resources.database, thresholds, now, MAX_TARGETS)
 
 
 async def run(work: Work, target: Target) -> None:
     """Rewrite the consolidation of the scope key, if that is due, and wake its propagation."""
     identity, lease = owner_identity(target), Lease("consolidation", target.scope_key, uuid4())
-    given = {"scope_key": target.scope_key, "force": False}
-    result = await run_leased(work.resources, work.graphs.consolidation, given, identity, lease)
+    request = {"scope_key": target.scope_key, "force": False}
+    result = await run_leased(work.resources, work.graphs.consolidation, request, identity, lease)
     if result["outcome"] == "saved":
         await work.queue.wake("propagate", [target])
 
 
-JOB = Job(name="consolidate", run=run, find_due=find_due, asks_models=True)
+JOB = Job(name="consolidate", run=run, find_due=find_due, calls_models=True)

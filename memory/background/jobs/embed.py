@@ -10,7 +10,7 @@ from mnemic.storage import embeddings
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
-    """Return the scope keys with entries whose vector is due."""
+    """Return the scope keys with entries that lack a due vector."""
     return await embeddings.due_scope_keys(work.resources.database, now, MAX_TARGETS)
 
 

@@ -18,7 +18,7 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
 
 
 async def session_of_target(work: Work, target: Target) -> ObservedSession | None:
-    """Return the session as it was observed last; None if there is no such session."""
+    """Return the session as it was observed last, or None if there is no such session."""
     session_id = split_scope_key(target.scope_key)[1]
     reader = Identity(agent_id=target.agent_id, session_id=session_id)
     async with work.resources.database.transaction(reader) as tx:
@@ -26,7 +26,7 @@ async def session_of_target(work: Work, target: Target) -> ObservedSession | Non
 
 
 async def run(work: Work, target: Target) -> bool:
-    """Form what the session has pending and due; return whether that waits for another run or after a failure."""
+    """Form the due messages of the session; return whether they wait for another run or after a failure."""
     session = await session_of_target(work, target)
     if session is None:
         return False
@@ -44,5 +44,5 @@ async def run(work: Work, target: Target) -> bool:
     return False
 
 
-# what cannot be formed is set aside by the formation itself
-JOB = Job(name="form", run=run, find_due=find_due, gives_up=False, asks_models=True)
+# formation itself sets messages aside that it cannot form
+JOB = Job(name="form", run=run, find_due=find_due, gives_up=False, calls_models=True)

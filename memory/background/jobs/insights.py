@@ -10,7 +10,7 @@ from mnemic.storage import insights
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
-    """Return the users about whom insights are due; none without a model."""
+    """Return the users with due insights; none without a model."""
     settings = work.resources.settings
     if settings.model_for("fast") == OFFLINE:
         return []
@@ -22,5 +22,5 @@ async def run(work: Work, target: Target) -> None:
     await draw_insights(work.resources, target)
 
 
-#: Each look reads all users' newest facts and episodes.
-JOB = Job(name="insights", run=run, find_due=find_due, interval_minutes=15, asks_models=True)
+#: `find_due` reads all users' newest facts and episodes.
+JOB = Job(name="insights", run=run, find_due=find_due, interval_minutes=15, calls_models=True)

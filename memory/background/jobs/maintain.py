@@ -1,4 +1,4 @@
-"""Maintains each agent daily: what is unused, past or due by its age."""
+"""Maintains each agent daily."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _STAGGER_MINUTES: Final = 120
 
 
 async def run(work: Work, target: Target) -> None:
-    """Do what is due for the whole agent."""
+    """Run the due maintenance of the whole agent."""
     try:
         await maintain(work.resources, owner_identity(target))
     except MaintenanceRunningError:

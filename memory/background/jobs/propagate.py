@@ -10,15 +10,15 @@ from mnemic.storage import propagation
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
-    """Return the scope keys that were consolidated, or had new memories a day ago, since they were looked at."""
+    """Return the scope keys that were consolidated, or had new memories a day ago, since the last run."""
     return await propagation.due_propagations(work.resources.database, now, MAX_TARGETS)
 
 
 async def run(work: Work, target: Target) -> None:
-    """Raise what is new in the scope key; what was raised makes a group due in its turn."""
+    """Raise new memories of the scope key. A memory that was raised to a group makes the group due."""
     if split_scope_key(target.scope_key)[0] in ("user", "group"):
         await propagate(work.resources, target)
 
 
-#: Each look reads all scope keys with memories. A consolidation by a job wakes the job by itself.
-JOB = Job(name="propagate", run=run, find_due=find_due, interval_minutes=15, asks_models=True)
+#: `find_due` reads all scope keys with memories. The job `consolidate` wakes this one, too.
+JOB = Job(name="propagate", run=run, find_due=find_due, interval_minutes=15, calls_models=True)

@@ -8,8 +8,8 @@ from mnemic.state.background import Target
 from mnemic.state.identity import Identity
 from mnemic.storage import events
 
-#: Events that one transaction deletes.
-_BATCH = 5000
+#: Maximum number of events that one transaction deletes.
+_BATCH_SIZE = 5000
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
@@ -19,9 +19,9 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
 
 async def run(work: Work, target: Target) -> None:
     """Delete the agent's old events, a bounded number in each transaction."""
-    prune = partial(events.prune_events, before=_oldest(work, datetime.now(UTC)), limit=_BATCH)
+    prune = partial(events.prune_events, before=_oldest(work, datetime.now(UTC)), limit=_BATCH_SIZE)
     identity = Identity(agent_id=target.agent_id)
-    while await work.resources.database.write(identity, prune) == _BATCH:
+    while await work.resources.database.write(identity, prune) == _BATCH_SIZE:
         continue
 
 

@@ -14,7 +14,7 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
 
 
 async def run(work: Work, target: Target) -> None:
-    """Embed what is left of an agent, and switch it if no other process is at it."""
+    """Embed the remaining entries of an agent, and switch it if no other process embeds some."""
     await move_agent(work.resources, target.agent_id, await name_of_target(work.resources))
 
 

@@ -13,14 +13,14 @@ from mnemic.storage import background
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
-    """Return the scope keys whose context memories have passed their budget."""
+    """Return the scope keys with context memories over their budget."""
     resources = work.resources
     budget = resources.settings.refinement_budget_tokens
     return await background.due_refinements(resources.database, budget, now, MAX_TARGETS)
 
 
 async def find_scheduled(work: Work, agent_id: str, now: datetime) -> list[Target]:
-    """Return the agent's scope keys whose context memories are above their target."""
+    """Return the agent's scope keys with context memories above their target."""
     resources = work.resources
     target = resources.settings.refinement_target
     return await background.due_refinements(resources.database, target, now, MAX_TARGETS, agent_id=agent_id)
@@ -29,9 +29,9 @@ async def find_scheduled(work: Work, agent_id: str, now: datetime) -> list[Targe
 async def run(work: Work, target: Target) -> None:
     """Refine the scope key, or go on with a refinement that was broken off."""
     identity, lease = owner_identity(target), Lease("refinement", target.scope_key, uuid4())
-    given = {"scope_key": target.scope_key, "force": True, "dry_run": False}
+    request = {"scope_key": target.scope_key, "force": True, "dry_run": False}
     try:
-        await run_leased(work.resources, work.graphs.refinement, given, identity, lease)
+        await run_leased(work.resources, work.graphs.refinement, request, identity, lease)
     except RefinementRunningError:
         return  # another process refines the same scope key
 
@@ -43,5 +43,5 @@ JOB = Job(
     interval_minutes=5,
     schedule="refinement_schedule",
     find_scheduled=find_scheduled,
-    asks_models=True,
+    calls_models=True,
 )

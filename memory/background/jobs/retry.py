@@ -7,11 +7,11 @@ from mnemic.state.background import Target
 
 
 async def run(work: Work, target: Target) -> None:
-    """Form what was set aside in the session."""
-    found = await session_of_target(work, target)
-    if found is not None:
-        await form_pending(work.resources, work.graphs.formation, found.identity, force=False, retry=True)
+    """Form the messages that were set aside in the session."""
+    session = await session_of_target(work, target)
+    if session is not None:
+        await form_pending(work.resources, work.graphs.formation, session.identity, force=False, retry=True)
 
 
-# a command is not held by the daily token budget, so `asks_models` is off
+# the daily token budget does not hold back a command
 JOB = Job(name="retry", run=run, gives_up=False)

@@ -9,7 +9,7 @@ from mnemic.storage import propagation
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
-    """Return the scope keys with copies whose source no longer holds."""
+    """Return the scope keys with copies that lack a valid source."""
     return await propagation.due_withdrawals(work.resources.database, now, MAX_TARGETS)
 
 

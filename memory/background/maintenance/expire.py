@@ -1,4 +1,4 @@
-"""Soft-deletes memories that were not used for long, and those whose day has passed."""
+"""Soft-deletes memories that were unused for long, and those of a day that has passed."""
 
 from functools import partial
 from typing import Final
@@ -7,19 +7,22 @@ from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
 from mnemic.storage import maintenance
 from mnemic.storage.maintenance import Expired, ExpiryRule
 
-#: Memories that a dry run counts at most.
+#: Maximum number of memories that a dry run counts.
 _MAX_COUNTED: Final = 100_000
 
 
 async def expire(run: Maintenance) -> StepOutcome:
-    """Soft-delete memories that are not pinned and not protected and whose time is over."""
+    """Soft-delete expired memories that are neither pinned nor protected."""
     rule = ExpiryRule(
         days=run.settings.ttl_days,
         importance=run.settings.ttl_importance,
         always=run.resources.categories.always,
         purge_after_days=run.settings.retention_purge_after_days,
     )
-    expired = await (_find(run, rule) if run.is_dry_run else _expire(run, rule))
+    if run.is_dry_run:
+        expired = await _find(run, rule)
+    else:
+        expired = await _expire(run, rule)
     past = sum(memory.is_past for memory in expired)
     return StepOutcome({"unused": len(expired) - past, "past": past})
 

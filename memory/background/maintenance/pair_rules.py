@@ -14,7 +14,7 @@ from mnemic.memory.text.writing import check_text
 _DIGITS: Final = re.compile(r"\d")
 
 
-def is_worth_asking(a: str, b: str, subject: str) -> bool:
+def may_be_same(a: str, b: str, subject: str) -> bool:
     """Return whether two similar facts share a word besides their subject, or differ in numbers and dates alone."""
     return bool(_shared_words(a, b, subject)) or is_numeric_step(a, b)
 
@@ -27,7 +27,7 @@ def is_numeric_step(a: str, b: str) -> bool:
 def merged_text(text: str, a: str, b: str) -> str | None:
     """Return the sentence that replaces two facts, or None if they differ, or if it loses or adds something.
 
-    Two facts can say the same if one has every name, number, date and quotation of the other, and if both or none are
+    Two facts can be the same if one has every name, number, date and quotation of the other, and if both or none are
     negated. The sentence keeps all of these and adds none. Of its other words at most a quarter is new.
     """
     checked = check_text(text, kind="fact").text
@@ -35,14 +35,16 @@ def merged_text(text: str, a: str, b: str) -> str | None:
         return None
     if _lost([a], b) and _lost([b], a):
         return None
-    known = f"{a}\n{b}"
-    if _lost([a, b], checked) or missing_details([checked], known):
+    both = f"{a}\n{b}"
+    if _lost([a, b], checked) or missing_details([checked], both):
         return None
     if len({details(sentence).negated for sentence in (a, b, checked)}) > 1:
         return None
     words = content_tokens(checked)
-    added = words - content_tokens(known)
-    return checked if 4 * len(added) <= len(words) else None
+    added = words - content_tokens(both)
+    if 4 * len(added) > len(words):
+        return None
+    return checked
 
 
 def may_update(earlier: str, later: str, subject: str) -> bool:
@@ -60,7 +62,8 @@ def _lost(sources: Sequence[str], text: str) -> list[str]:
     """Return the details of the sources that a text lacks. It has `5` if it has `5 am`, but not the reverse."""
     numbers = find_numbers(find_dates(text)[1])
     hours = {number.removesuffix("am").removesuffix("pm") for number in numbers}
-    return [detail for detail in retention(sources, text).missing if detail not in hours]
+    missing = retention(sources, text).missing
+    return [detail for detail in missing if detail not in hours]
 
 
 def _shared_words(a: str, b: str, subject: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Leaves threads that are no longer used their latest checkpoint only, if that is set."""
+"""Deletes old checkpoints of threads that are no longer used, if that is set."""
 
 from contextlib import suppress
 from typing import Final
@@ -7,8 +7,8 @@ from mnemic.memory.background.maintenance.step import Maintenance, StepOutcome
 from mnemic.storage import maintenance
 from mnemic.storage.threads import ThreadOwner, ThreadSaver
 
-#: Threads that are looked up at once.
-_PAGE: Final = 500
+#: Threads that one query returns.
+_PAGE_SIZE: Final = 500
 
 
 async def prune(run: Maintenance) -> StepOutcome:
@@ -26,7 +26,7 @@ async def prune(run: Maintenance) -> StepOutcome:
 
 async def _page(run: Maintenance, days: int, after: tuple[str, str]) -> list[tuple[ThreadOwner, str]]:
     async with run.resources.database.transaction(run.identity) as tx:
-        return await maintenance.stale_threads(tx, days, after, _PAGE)
+        return await maintenance.stale_threads(tx, days, after, _PAGE_SIZE)
 
 
 async def _prune(run: Maintenance, owner: ThreadOwner, thread_id: str) -> bool:

@@ -20,33 +20,39 @@ _LOG = logging.getLogger("mnemic")
 
 
 async def maintain(resources: Resources, identity: Identity, *, dry_run: bool | None = None) -> MaintenanceRun:
-    """Do what is due for the whole agent of an identity; a second run changes nothing.
+    """Run the due maintenance of the whole agent of an identity; a second run changes nothing.
 
     If a step fails, the others run all the same, and the first error is raised at the end.
 
     Args:
         resources: database and models.
         identity: names the agent and the actor; its user and session do not matter.
-        dry_run: count what would change, and change nothing; None: the agent's setting.
+        dry_run: whether to count the changes without making them; None for the agent's setting.
 
     Returns:
         The record of the run.
 
     Raises:
-        MaintenanceRunningError: Another run of the same agent is under way.
-        MnemicError: A step failed.
+        MaintenanceRunningError: if another run of the same agent is under way.
+        MnemicError: if a step failed.
     """
-    who = Identity(agent_id=identity.agent_id, actor_id=identity.actor)
-    settings = await agent_settings(resources, who)
-    is_dry_run = settings.maintenance_dry_run if dry_run is None else dry_run
-    run = Maintenance(resources=resources, settings=settings, identity=who, run_id=uuid4(), is_dry_run=is_dry_run)
-    lease = Lease("maintenance", scope_key("agent", who.agent_id), run.run_id)
-    await resources.database.write(who, partial(_begin, run=run, lease=lease))
-    async with release_lease_on_error(resources, who, lease):
-        errors = [await _take_step(run, lease, step) for step in STEPS]
-        record = await resources.database.write(who, partial(_end, run_id=run.run_id, lease=lease))
-    for error in filter(None, errors):
-        raise error
+    agent = Identity(agent_id=identity.agent_id, actor_id=identity.actor)
+    settings = await agent_settings(resources, agent)
+    is_dry_run = settings.maintenance_dry_run
+    if dry_run is not None:
+        is_dry_run = dry_run
+    run = Maintenance(resources=resources, settings=settings, identity=agent, run_id=uuid4(), is_dry_run=is_dry_run)
+    lease = Lease("maintenance", scope_key("agent", agent.agent_id), run.run_id)
+    await resources.database.write(agent, partial(_begin, run=run, lease=lease))
+    async with release_lease_on_error(resources, agent, lease):
+        errors: list[MnemicError] = []
+        for step in STEPS:
+            error = await _take_step(run, lease, step)
+            if error:
+                errors.append(error)
+        record = await resources.database.write(agent, partial(_end, run_id=run.run_id, lease=lease))
+    if errors:
+        raise errors[0]
     return record
 
 
@@ -64,12 +70,13 @@ async def _begin(tx: ScopedTransaction, run: Maintenance, lease: Lease) -> None:
 
 
 async def _take_step(run: Maintenance, lease: Lease, step: MaintenanceStep) -> MnemicError | None:
+    """Run a step, record its figures, and return its error, if it failed."""
     outcome, failure = StepOutcome({}), None
     try:
         outcome = await step.run(run)
     except MnemicError as error:
         ids = {"agent_id": run.identity.agent_id, "run_id": str(run.run_id)}
-        _LOG.warning("step %s of the maintenance of agent %s failed: %s", step.name, ids["agent_id"], error, extra=ids)
+        _LOG.warning("Step %s of the maintenance of agent %s failed: %s", step.name, ids["agent_id"], error, extra=ids)
         failure = error
     failed = [step.name] if failure else []
 

@@ -1,4 +1,4 @@
-"""What a step of the maintenance works with, and what it reports."""
+"""The input and the outcome of a step of the maintenance."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ class Maintenance:
     resources: Resources
     #: Settings of the agent.
     settings: Settings
-    #: The agent, and the actor whom the audit names.
+    #: The agent, and the actor in the audit.
     identity: Identity
     #: `run_id` of every operation of the run.
     run_id: UUID
-    #: Whether a step only counts what it would change.
+    #: Whether a step only counts its changes.
     is_dry_run: bool
 
 
 class StepOutcome(NamedTuple):
-    """What a step did, without contents."""
+    """Figures of a step, without contents."""
 
     #: Numbers by name; a name belongs to one step.
     counts: Mapping[str, int]
@@ -35,7 +35,7 @@ class StepOutcome(NamedTuple):
 
 
 class MaintenanceStep(NamedTuple):
-    """One step: it does what is due, and nothing the second time."""
+    """One step: it does the due work, and nothing the second time."""
 
     name: str
     run: Callable[[Maintenance], Awaitable[StepOutcome]]
