@@ -1,4 +1,4 @@
-"""Connections that do not wait for ever for a server that is silent, the queue of recalls, and a look for a pooler."""
+"""Connections with a limit on the server's silence, the queue of recalls, and the detection of poolers."""
 
 import asyncio
 import math
@@ -23,11 +23,11 @@ from mnemic.storage.transaction import HalfVectors
 _Result = TypeVar("_Result")
 PoolerMode = Literal["session", "transaction"]
 
-#: What an answer may take beyond the limit the server keeps itself: only one that is frozen or cut off is later.
+#: Time for an answer beyond the server's own limit; only a frozen or disconnected server takes longer.
 ANSWER_SECONDS: Final = 1.0
-#: Outside of a transaction nothing is asked but whether the server is there.
+#: Time limit outside of a transaction, where the only query is the check of the connection.
 _CHECK_SECONDS: Final = 5.0
-#: Over TCP a host that went away without a word is noticed within a minute, by an idle connection too; a DSN's own win.
+#: TCP options by which a lost host is noticed within a minute, by an idle connection too; those of the DSN win.
 _TCP: Final = {
     "connect_timeout": 5,  # seconds, as the next two
     "keepalives_idle": 30,
@@ -35,58 +35,61 @@ _TCP: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
-#: Faults of a server that starts, ends or is full, as it and libpq name them. Only how long is waited depends on it.
+#: Messages of Postgres and libpq about a server that starts, ends or is full; another attempt follows them.
 _PASSING: Final = re.compile(
     "connection refused|timeout|no such file|starting up|shutting down|not yet accepting|too many clients",
     re.IGNORECASE,
 )
 _RETRY_SECONDS: Final = 0.2
 _MAX_REASON_LENGTH: Final = 500
-#: Whoever asks for the server's process, by turns. No pooler that shares has the same two processes answer the same two
-#: clients each time: neither the one that takes what was given back last, nor the one that takes them in a circle.
+#: Order in which two clients query their server process. A pooler that shares connections cannot give each client the
+#: same process every time, neither last-in-first-out nor in a circle.
 _TURNS: Final = (0, 1, 1, 0, 0, 1)
 
 
 def connection_options(dsn: str) -> dict[str, Any]:
-    """What every connection of the pool is made with, beside the DSN."""
+    """Return the options of every connection of the pool that the DSN does not have."""
     named = conninfo_to_dict(dsn)
-    # an SQL_ASCII database would answer in bytes, even the doctor
-    return {"client_encoding": "UTF8", **{name: value for name, value in _TCP.items() if name not in named}}
+    options: dict[str, Any] = {"client_encoding": "UTF8"}  # an SQL_ASCII database would return bytes
+    for name, value in _TCP.items():
+        if name not in named:
+            options[name] = value
+    return options
 
 
 def has_unread(connection: AsyncConnection[Any]) -> bool:
-    """Return whether the server has sent something that was not read yet: an answer, or its goodbye."""
-    unread = select.poll()  # and not select(), which fails beyond 1,024 open files
+    """Return whether the server has sent data that was not read: an answer, or the end of the connection."""
+    unread = select.poll()  # select() fails beyond 1,024 open files
     unread.register(connection.fileno(), select.POLLIN)
     return bool(unread.poll(0))
 
 
 class TimeoutConnection(AsyncConnection[Any]):
-    """Hangs up on a server that says nothing for longer than it was given; what waited gets an OperationalError.
+    """A connection that is shut down if the server is silent for too long; the caller gets an OperationalError.
 
-    The server's own limits do not hold where the server is frozen or the network swallows everything, and to cancel
-    such a statement costs psycopg another ten seconds of waiting for the server.
+    The server's own limits fail if the server is frozen or the network drops everything. Cancelling such a statement
+    makes psycopg wait for the server for another ten seconds.
     """
 
-    _patience = _CHECK_SECONDS
+    _max_silence_seconds = _CHECK_SECONDS
     _timer: asyncio.TimerHandle
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """A transaction on a server that keeps to so many seconds for each statement."""
-        self._patience = seconds + ANSWER_SECONDS
+        """Allow a silence for the block that fits the server's own limit for each statement."""
+        self._max_silence_seconds = seconds + ANSWER_SECONDS
         try:
             yield
         finally:
-            self._patience = _CHECK_SECONDS
+            self._max_silence_seconds = _CHECK_SECONDS
 
     @property
     def has_unread(self) -> bool:
-        """Whether the server has said something that nobody has read yet: an answer, or its goodbye."""
+        """Whether the server has sent data that was not read: an answer, or the end of the connection."""
         return has_unread(self)
 
     async def wait(self, gen: PQGen[_Result], *args: Any, **named: Any) -> _Result:
-        """Every exchange with the server goes through this method of psycopg's."""
+        """Limit the time of an exchange; psycopg runs each one through this method."""
         self._set_timer()
         try:
             return await super().wait(gen, *args, **named)
@@ -94,13 +97,13 @@ class TimeoutConnection(AsyncConnection[Any]):
             self._timer.cancel()
 
     def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._patience, self._hang_up)
+        self._timer = asyncio.get_running_loop().call_later(self._max_silence_seconds, self._shut_down)
 
-    def _hang_up(self) -> None:
+    def _shut_down(self) -> None:
         if self.closed:
             return
         if self.has_unread:
-            self._set_timer()  # something has come: it was this process that was late
+            self._set_timer()  # the server has answered: this process is late
             return
         line = socket.socket(fileno=self.fileno())
         try:
@@ -110,41 +113,41 @@ class TimeoutConnection(AsyncConnection[Any]):
 
 
 class RecallQueue:
-    """Recalls a few at a time, first come, first served, so that each statement stays quick when very many come.
+    """A queue that admits a few recalls at a time, in order of arrival, so that each statement stays quick.
 
-    What is waited here says nothing about the database, and counts against no limit of it.
+    A wait in this queue says nothing about the database and counts against none of its limits.
 
     Args:
-        width: recalls at a time.
-        patience_seconds: the longest wait.
+        width: maximum number of recalls at a time.
+        max_wait_seconds: the longest wait.
     """
 
-    def __init__(self, width: int, patience_seconds: float) -> None:
+    def __init__(self, width: int, max_wait_seconds: float) -> None:
         self._places = asyncio.Semaphore(width)
-        self._patience = patience_seconds
-        #: When the database last served anybody, and when a recall last waited in vain while it served nobody.
+        self._max_wait_seconds = max_wait_seconds
+        #: Times of the last successful use of the database, and of the last recall that found no database.
         self.served_at = self._missed_at = -math.inf
 
-    def has_served_since(self, moment: float) -> bool:
-        """Whether it did after this moment, so that it is there, however long somebody else waits."""
-        return self.served_at > moment
+    def has_served_since(self, time: float) -> bool:
+        """Return whether the database was used successfully after this time."""
+        return self.served_at > time
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits for a place and keeps it until the block ends.
+        """Wait for a place and keep it until the block ends.
 
         Raises:
-            BusyError: none came free in time.
-            DatabaseUnavailableError: a recall that stood before this one has just found no database.
+            BusyError: if no place comes free in time.
+            DatabaseUnavailableError: if a recall before this one has just found no database.
         """
-        came_at = monotonic()
+        queued_at = monotonic()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._max_wait_seconds):
                 await self._places.acquire()
         except TimeoutError:
             raise BusyError from None
         try:
-            if self._missed_at > came_at:  # or each would wait in vain for as long as the one before
+            if self._missed_at > queued_at:  # otherwise each recall would wait as long as the one before
                 raise DatabaseUnavailableError
             begun_at = monotonic()
             try:
@@ -158,15 +161,15 @@ class RecallQueue:
 
 
 async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[Any]:
-    """Return a connection outside of the pool; wait up to so many seconds for a server that is still starting.
+    """Return a connection outside of the pool; wait for a server that is still starting.
 
     Args:
         dsn: of the database.
-        variable: the name of the DSN's setting, for the message.
+        variable: name of the DSN's setting, for the message.
         seconds: the longest wait.
 
     Raises:
-        DatabaseUnavailableError: no connection; the message has the reason, which quotes no password.
+        DatabaseUnavailableError: if there is no connection; the message has the reason, without a password.
     """
     options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, **connection_options(dsn)}
     reason = "the server does not answer"
@@ -177,7 +180,8 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
                     return await AsyncConnection.connect(dsn, **options)
                 except Error as error:
                     # the driver's lines; the second one is its advice
-                    reason = "; ".join(line.strip() for line in str(error).splitlines())[:_MAX_REASON_LENGTH]
+                    lines = map(str.strip, str(error).splitlines())
+                    reason = "; ".join(lines)[:_MAX_REASON_LENGTH]
                 if not _PASSING.search(reason):
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -187,51 +191,60 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
 
 
 async def configure(pooler: str, connection: TimeoutConnection) -> None:
-    """Makes a new connection ready, as the setting of poolers says."""
-    await connection.set_autocommit(True)  # a transaction lasts exactly as long as tx()
+    """Prepare a new connection for use, according to the setting of poolers."""
+    await connection.set_autocommit(True)  # Database.transaction begins and commits
     if pooler == "transaction" or (pooler == "auto" and await is_pooled(connection)):
-        # the next transaction may meet a server connection that lacks the statement, or has another's of that name
+        # The next transaction may use another server connection, which lacks a prepared statement or has another one
+        # of the same name.
         connection.prepare_threshold = None
-    with suppress(ProgrammingError):  # without pgvector the pool opens all the same, so that the doctor can say so
+    with suppress(ProgrammingError):  # without pgvector the pool still opens, so that the doctor can report it
         await register_vector_async(connection)
-    # a list's own writes text, five times as long
+    # the dumper of lists writes text, which is five times as long
     connection.adapters.register_dumper(HalfVectors, ListBinaryDumper)
 
 
 async def is_pooled(connection: AsyncConnection[Any]) -> bool:
-    """Whether a pooler stands before the server: it tells its clients a process number of its own at the connect.
+    """Return whether the connection leads through a pooler, which reports a process number of its own to its clients.
 
-    A lone client of a pooler meets the same process in every transaction, so that this alone can tell.
+    A single client of a pooler meets the same server process in every transaction, so nothing else shows the pooler.
     """
-    return await _process(connection) != connection.info.backend_pid
+    return await _server_process(connection) != connection.info.backend_pid
 
 
 async def pooler_mode(dsn: str) -> PoolerMode | None:
-    """`transaction` where two clients were seen to share a server process or to change it; None without a pooler.
+    """Return `transaction` if two clients share or change their server process, else `session`; None without a pooler.
 
     Raises:
-        DatabaseUnavailableError: the database cannot be reached or does not answer.
+        DatabaseUnavailableError: if the database cannot be reached or does not answer.
     """
     try:
         async with await _connect(dsn) as first:
             if not await is_pooled(first):
                 return None
-            try:
-                async with await _connect(dsn) as second:
-                    seen: tuple[set[int], set[int]] = set(), set()
-                    for turn in _TURNS:
-                        seen[turn].add(await _process((first, second)[turn]))
-            except OperationalError:  # it lets a second client wait, and so keeps the server for the first
-                return "session"
+            return await _mode_of_pooler(dsn, first)
     except Error as error:
         raise typed_error(error) from None
-    return "transaction" if len(seen[0] | seen[1]) < 2 or max(map(len, seen)) > 1 else "session"
+
+
+async def _mode_of_pooler(dsn: str, first: TimeoutConnection) -> PoolerMode:
+    processes: tuple[set[int], set[int]] = set(), set()
+    try:
+        async with await _connect(dsn) as second:
+            for turn in _TURNS:
+                processes[turn].add(await _server_process((first, second)[turn]))
+    except OperationalError:  # the pooler reserves its one server connection for the first client
+        return "session"
+    is_shared = len(processes[0] | processes[1]) < 2
+    is_changed = max(len(processes[0]), len(processes[1])) > 1
+    if is_shared or is_changed:
+        return "transaction"
+    return "session"
 
 
 async def _connect(dsn: str) -> TimeoutConnection:
     return await TimeoutConnection.connect(dsn, autocommit=True, prepare_threshold=None, **connection_options(dsn))
 
 
-async def _process(connection: AsyncConnection[Any]) -> int:
+async def _server_process(connection: AsyncConnection[Any]) -> int:
     row = await (await connection.execute("select pg_backend_pid()")).fetchone()
     return int(row[0]) if row else 0

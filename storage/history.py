@@ -1,6 +1,6 @@
-"""The history of memories: of one, of an agent, checked, exported; its operations, undone, and the states it tells of.
+"""The history of memories: its rows, checks, exports, operations, rollbacks and past states.
 
-The database's functions plan a rollback and act; their rows become records here.
+Functions of the database plan and carry out a rollback; their rows become records here.
 """
 
 import hashlib
@@ -19,60 +19,75 @@ from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("history")
-#: Operations that the history of their undoing names by their ids.
+#: Maximum number of operations whose ids a rollback records; a larger number is recorded as a digest.
 MAX_NAMED = 20
 
 
 async def read_memory_history(tx: ScopedTransaction, memory_id: UUID) -> list[HistoryEvent]:
-    """Every audited change of one memory, oldest first; empty for an unknown or foreign id."""
-    return await tx.rows(HistoryEvent, _SQL["of_memory"], {"memory_id": memory_id}, for_host=True)
+    """Return every audited change of one memory, oldest first; none for an unknown or foreign id."""
+    return await tx.rows(HistoryEvent, _SQL["read_memory_history"], {"memory_id": memory_id}, for_host=True)
 
 
 async def count_today(tx: ScopedTransaction, *reasons: str) -> int:
-    """Operations for these reasons since midnight (UTC) in the identity's session, or by its actor without one."""
-    who = tx.identity
-    values = {"reasons": list(reasons), "session_id": who.session_id, "actor": who.actor}
-    ((count,),) = await tx.tuples(_SQL["done_today"], values)
+    """Return the number of operations since midnight (UTC) in the identity's session, or else by its actor.
+
+    Args:
+        tx: of the identity.
+        reasons: codes of the operations.
+    """
+    identity = tx.identity
+    values = {"reasons": list(reasons), "session_id": identity.session_id, "actor": identity.actor}
+    ((count,),) = await tx.tuples(_SQL["count_today"], values)
     return int(count)
 
 
 async def find_problems(tx: ScopedTransaction) -> list[AuditProblem]:
-    """As administrator: all that is wrong with the agent's history, by revision.
+    """Return all problems of the agent's history by revision, as an administrator.
 
-    One statement and so one moment: who writes meanwhile is in nobody's way and causes no false alarm.
+    One statement reads one snapshot: concurrent writes are not blocked and cause no false alarm.
     """
     return await tx.rows(AuditProblem, "select *, %(agent_id)s::text as agent_id from audit_problems()", {})
 
 
 async def read_head(tx: ScopedTransaction) -> Head:
-    """The newest row of the agent's history; where there is none, what the first one will follow."""
-    found = await tx.rows(Head, _SQL["head"], {})
-    return found[0] if found else Head(revision=0, hash=first_hash(tx.identity.agent_id))
+    """Return the newest row of the agent's history; without a history, the predecessor of its first row."""
+    rows = await tx.rows(Head, _SQL["read_head"], {})
+    if rows:
+        return rows[0]
+    return Head(revision=0, hash=first_hash(tx.identity.agent_id))
 
 
 async def read_hashes(tx: ScopedTransaction, revisions: Sequence[int]) -> dict[int, bytes]:
-    """As administrator: the hashes of those of these rows of the agent's history that are there."""
-    return dict(await tx.tuples(_SQL["hashes"], {"revisions": list(revisions)}))
+    """Return the hashes of the existing rows with these revisions, as an administrator."""
+    return dict(await tx.tuples(_SQL["read_hashes"], {"revisions": list(revisions)}))
 
 
 async def list_agents(database: Database) -> list[str]:
-    """As administrator: every agent that has a history or should have one, in alphabetical order."""
+    """Return every agent that has a history or should have one, in alphabetical order, as an administrator."""
     async with database.catalog() as connection:
-        return [agent for (agent,) in await (await connection.execute("select agent_id from agent_ids()")).fetchall()]
+        cursor = await connection.execute("select agent_id from agent_ids()")
+        return [agent_id for (agent_id,) in await cursor.fetchall()]
 
 
 async def read_export_rows(tx: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
-    """As a person: rows of the chain, after the one up to the other; the person's own with all there is of them."""
-    return await tx.rows(ChainRow, _SQL["exported"], {"own": own, "after": after, "last": last})
+    """Return rows of the chain for a user's export.
+
+    Args:
+        tx: of the user.
+        own: the user's scope keys; their rows have all contents.
+        after: revision before the first row.
+        last: revision of the last row.
+    """
+    return await tx.rows(ChainRow, _SQL["read_export_rows"], {"own": own, "after": after, "last": last})
 
 
 async def list_operations(
     tx: ScopedTransaction, keys: Sequence[str] | None, *, session_id: str | None, since: datetime | None, limit: int
 ) -> list[Operation]:
-    """What was done to memories of these scope keys, newest first; None: of all that the transaction sees."""
+    """Return the operations on memories of these scope keys, newest first; None: of all visible scope keys."""
     session_id = await tx.find_session(session_id)
     values = {"keys": keys, "session_id": session_id, "since": since, "most": limit}
-    return await tx.rows(Operation, _SQL["operations"], values, for_host=True)
+    return await tx.rows(Operation, _SQL["list_operations"], values, for_host=True)
 
 
 async def find_operation_ids(
@@ -84,7 +99,7 @@ async def find_operation_ids(
     refinement_id: UUID | None = None,
     run_id: UUID | None = None,
 ) -> list[UUID]:
-    """Return the operations that agents did in a session since a moment, of a refinement or of a maintenance run."""
+    """Return the operations of agents in a session since a time, of a refinement or of a maintenance run."""
     values = {
         "keys": keys,
         "session_id": await tx.find_session(session_id),
@@ -92,28 +107,34 @@ async def find_operation_ids(
         "refinement_id": refinement_id,
         "run_id": None if run_id is None else str(run_id),
     }
-    return [op_id for (op_id,) in await tx.tuples(_SQL["operations_in"], values)]
+    return [op_id for (op_id,) in await tx.tuples(_SQL["find_operation_ids"], values)]
 
 
 class SharedWords(NamedTuple):
-    """How an actor's words came into scopes that others read too."""
+    """Memories of an actor in scopes that other users read too."""
 
     actor: str
+    #: Operations that shared them.
     ops: list[UUID]
-    #: Those in which anything of it is, in force or not.
+    #: Scope keys with any of them, active or not.
     scope_keys: tuple[str, ...]
-    #: What is in use, and what it closed.
+    #: The active memories, and those that they closed.
     memory_ids: list[UUID]
 
 
 async def find_shared(tx: ScopedTransaction, actor: str) -> SharedWords:
-    """The operations, the scope keys and the memories."""
-    rows = await tx.call("shared_operations", actor)
+    """Return the memories that an actor has shared."""
+    ops: set[UUID] = set()
+    memory_ids: set[UUID] = set()
+    for op_id, *_, ids in await tx.call("shared_by", actor):
+        ops.add(op_id)
+        memory_ids.update(ids)
+    keys = await tx.call("keys_of_words", actor)
     return SharedWords(
         actor=actor,
-        ops=sorted({op_id for op_id, *_ in rows}),
-        scope_keys=tuple(sorted(key for (key,) in await tx.call("contribution_keys", actor))),
-        memory_ids=sorted({memory_id for *_, ids in rows for memory_id in ids}),
+        ops=sorted(ops),
+        scope_keys=tuple(sorted(key for (key,) in keys)),
+        memory_ids=sorted(memory_ids),
     )
 
 
@@ -124,102 +145,130 @@ async def plan_undo(
     *,
     cascade: bool,
 ) -> Plan:
-    """What undoing operations as one means; reads only.
+    """Return the plan to undo operations as one; change nothing.
 
     Args:
-        keys: of a person, whose memories alone are rolled back; None: as administrator, all.
-        ops: the operations; of a rollback in steps, the whole.
-        cascade: undoes later operations on the same memories too.
+        tx: sees the scope keys.
+        keys: scope keys of a user, whose memories alone are rolled back; None: all, as an administrator.
+        ops: the operations; of a rollback in steps, the whole rollback.
+        cascade: undo later operations on the same memories too.
 
     Raises:
-        UnknownOperationError: there are none, or one that changed no memory of these scope keys.
+        UnknownOperationError: if there are no operations, or one that changed no memory of these scope keys.
     """
-    plan = await _plan(tx, keys, ops, _undoing(keys, ops, cascade=cascade))
-    if not ops or {row.op_id for row in plan.rows if row.part == "operation"} != set(ops):
+    plan = await _plan(tx, keys, ops, _undo_request(keys, ops, cascade=cascade))
+    planned = {row.op_id for row in plan.rows if row.part == "operation"}
+    if not ops or planned != set(ops):
         raise UnknownOperationError
     return plan
 
 
 async def plan_unshare(tx: ScopedTransaction, shared: SharedWords, *, cascade: bool) -> Plan:
-    """Return the plan that takes back what an actor has shared, and hides it from the past that others read."""
-    request = _undoing(shared.scope_keys, shared.ops, cascade=cascade) | {"unshared_by": shared.actor}
-    request["only"] = [str(memory_id) for memory_id in shared.memory_ids]
+    """Return the plan that withdraws an actor's shared memories, also from the past states that others read."""
+    request = _undo_request(shared.scope_keys, shared.ops, cascade=cascade)
+    request["unshared_by"] = shared.actor
+    request["only"] = list(map(str, shared.memory_ids))
     return await _plan(tx, shared.scope_keys, shared.ops, request)
 
 
-def _undoing(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> dict[str, Any]:
-    names = sorted(str(op_id) for op_id in ops)
-    # as the history names what was undone, in each of its rows: many by a digest
-    undone = names if len(names) <= MAX_NAMED else hashlib.sha256(",".join(names).encode()).hexdigest()
-    return {"undone": undone, "cascade": cascade} | ({} if keys is None else {"keys": list(keys)})
+def _undo_request(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: bool) -> dict[str, Any]:
+    names = sorted(map(str, ops))
+    undone: list[str] | str = names
+    if len(names) > MAX_NAMED:  # every row of the history would repeat the ids
+        undone = hashlib.sha256(",".join(names).encode()).hexdigest()
+    request: dict[str, Any] = {"undone": undone, "cascade": cascade}
+    if keys is not None:
+        request["keys"] = list(keys)
+    return request
 
 
 async def plan_restore(tx: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
-    """What giving a scope key back the memories that it had at a moment means; reads only.
+    """Return the plan to restore the memories that a scope key had at a revision or time; change nothing.
 
     Raises:
-        InvalidInputError: the history has not come so far, or the revision lies within an operation, which is
-            restored whole or not at all.
+        InvalidInputError: if the history has not reached that revision, or it lies within an operation, which is only
+            restored as a whole.
     """
     revision = await revision_of(tx, key, moment)
-    ((is_divided,),) = await tx.tuples(_SQL["divided"], {"key": key, "revision": revision})
-    if is_divided:
+    ((is_within,),) = await tx.tuples(_SQL["is_within_operation"], {"key": key, "revision": revision})
+    if is_within:
         raise InvalidInputError(
-            f"{revision} lies within an operation: name its last_revision, or what is before its first_revision"
+            f"{revision} lies within an operation: use its last_revision, or the one before its first_revision"
         )
-    return await _plan(tx, None if administers else [key], None, {"revision": revision, "key": key})
+    keys = None if administers else [key]
+    return await _plan(tx, keys, None, {"revision": revision, "key": key})
 
 
 async def _plan(
     tx: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
 ) -> Plan:
     rows = await tx.call("plan_rollback", keys, ops, Jsonb(request))
-    return Plan(rows=[*map(PlanRow._make, rows)], request=request, keys=keys)
+    return Plan(rows=[PlanRow._make(row) for row in rows], request=request, keys=keys)
 
 
 async def take_step(
     tx: ScopedTransaction, plan: Plan, step: Sequence[PlanRow], *, op_id: UUID, whole: UUID | None, left: int
 ) -> bool:
-    """Does one step as an operation; False, and nothing is written, where anything is not as the plan saw it.
+    """Carry out one step as an operation.
 
     Args:
-        whole: the rollback that the step is part of; None: it is all of it.
+        tx: sees the plan's scope keys.
+        plan: the whole plan.
+        step: rows of the plan.
+        op_id: id of the operation.
+        whole: the rollback that the step belongs to; None if it is the only step.
         left: changes that remain after it.
+
+    Returns:
+        False if anything differs from the plan; nothing is written then.
     """
-    changed = [row for row in step if row.part == "change"]
-    changes = [[getattr(row, name) for row in changed] for name in ("memory_id", "version", "revision", "is_orphan")]
-    links = [row.revision for row in step if row.part == "relation"]
+    changes: list[PlanRow] = []
+    relations: list[int] = []
+    for row in step:
+        if row.part == "change":
+            changes.append(row)
+        elif row.part == "relation":
+            relations.append(row.revision)
     ((is_done,),) = await tx.call_with_head(
-        "roll_back", plan.keys, *changes, links, Jsonb(plan.request), whole, left, op_id, tx.identity.actor
+        "roll_back",
+        plan.keys,
+        [row.memory_id for row in changes],
+        [row.version for row in changes],
+        [row.revision for row in changes],
+        [row.is_orphan for row in changes],
+        relations,
+        Jsonb(plan.request),
+        whole,
+        left,
+        op_id,
+        tx.identity.actor,
     )
     return bool(is_done)
 
 
 async def revision_of(tx: ScopedTransaction, key: str, moment: int | datetime) -> int:
-    """The revision that a moment means: itself, or where the scope key's history stood at that time.
+    """Return the revision itself, or the revision of the scope key's history at a time.
 
     Raises:
-        InvalidInputError: the history has not come so far.
+        InvalidInputError: if the history has not reached that revision.
     """
     if isinstance(moment, datetime):
         ((revision,),) = await tx.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
         return int(revision)
     newest = (await read_head(tx)).revision
     if moment > newest:
-        raise InvalidInputError(f"the history has come as far as {newest}: name an earlier moment")
+        raise InvalidInputError(f"the newest revision of the history is {newest}: use an earlier one")
     return moment
 
 
 async def as_of(tx: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
-    """The memories of a visible scope key at a moment; of those erased since no more than the skeleton is left."""
+    """Return the memories of a visible scope key at a revision or time; of erased ones only the skeleton remains."""
     revision = await revision_of(tx, key, moment)
     values = {"key": key, "revision": revision, "with_closed": with_closed}
     return await tx.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
 async def as_of_without_contents(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
-    """The same for an administrator, closed ones too, without what they say."""
-    revision = await revision_of(tx, key, moment)
-    return await tx.rows(
-        PastMemory, "select * from as_of_blind(%(key)s, %(revision)s)", {"key": key, "revision": revision}
-    )
+    """Return the memories of a scope key at a revision or time, closed ones too, for an administrator."""
+    values = {"key": key, "revision": await revision_of(tx, key, moment)}
+    return await tx.rows(PastMemory, "select * from as_of_blind(%(key)s, %(revision)s)", values)

@@ -113,7 +113,7 @@ async def read_inbox(
 
 async def quarantine(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
     """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
-    await tx.execute(_SQL["quarantined"], {"ids": sorted(message_ids)})
+    await tx.execute(_SQL["quarantine"], {"ids": sorted(message_ids)})
 
 
 async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
@@ -138,7 +138,7 @@ async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message]
 
 async def schedule_forgetting(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
     """Lets the words of messages go so long after now, which `forget_due` does."""
-    await tx.execute(_SQL["forget_later"], {"ids": sorted(message_ids), "after": after})
+    await tx.execute(_SQL["schedule_forgetting"], {"ids": sorted(message_ids), "after": after})
 
 
 async def forget_due(tx: ScopedTransaction) -> int:
@@ -150,13 +150,13 @@ async def forget_due(tx: ScopedTransaction) -> int:
 async def list_messages(tx: ScopedTransaction, session_id: str | None, *, limit: int) -> list[Message]:
     """Return the messages of the visible scope keys that still have their words, newest first."""
     values = {"session_id": await tx.find_session(session_id), "most": limit}
-    return await tx.rows(Message, _SQL["listed"], values, for_host=True)
+    return await tx.rows(Message, _SQL["list_messages"], values, for_host=True)
 
 
 async def count_messages(tx: ScopedTransaction, session_id: str | None) -> int:
     """Return how many messages of the visible scope keys still have their words."""
     session_id = await tx.find_session(session_id)
-    ((count,),) = await tx.tuples(_SQL["counted"], {"session_id": session_id})
+    ((count,),) = await tx.tuples(_SQL["count_messages"], {"session_id": session_id})
     return int(count)
 
 

@@ -34,7 +34,7 @@ async def renew(tx: ScopedTransaction, lease: Lease, settings: Settings) -> bool
 
 async def blocked_by(tx: ScopedTransaction, lease: Lease) -> Waits:
     """Why a claim was refused."""
-    return "backoff" if (True,) in await tx.tuples(_SQL["waits_for"], lease._asdict()) else "leased"
+    return "backoff" if (True,) in await tx.tuples(_SQL["blocked_by"], lease._asdict()) else "leased"
 
 
 async def reset_attempts(tx: ScopedTransaction, lease: Lease) -> None:

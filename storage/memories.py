@@ -1,9 +1,13 @@
-"""Memories: stored, closed, absorbed, read. The caller owns the transaction and, for writes, has begun an operation."""
+"""Reads and writes of memories.
+
+The caller owns the transaction and has begun an operation for writes.
+"""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
@@ -19,22 +23,26 @@ _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"],
 #: States in which a memory is in context or searched.
 RETAINED_STATES: tuple[State, ...] = ("active", "absorbed")
 
+#: Vectors by memory id; None for a pending embedding.
 Vectors = Mapping[UUID, Sequence[float] | None]
 
 
 async def insert(
     tx: ScopedTransaction, memories: Sequence[NewMemory], *, model: str, vectors: Vectors, run_id: str | None
 ) -> set[UUID]:
-    """Stores memories with their entries, sources and relations in one statement.
+    """Store memories with their entries, sources and relations in one statement.
 
-    A relation to what is gone, or not to be seen by this transaction, is left out.
+    A relation to a memory that is gone or hidden from this transaction is left out.
 
     Args:
-        model: name of the embedding model the vectors come from.
+        tx: sees the scope keys of the memories.
+        memories: the new memories.
+        model: name of the embedding model of the vectors.
         vectors: by memory id; a missing or None vector leaves the embedding pending.
+        run_id: the graph run, if any.
 
     Returns:
-        The ids that were stored; a memory whose twin already lives in its scope key is left out.
+        The ids of the stored memories, without exact duplicates of active memories of the same scope key.
     """
     values = {
         "memories": _as_json(tx, memories),
@@ -43,22 +51,28 @@ async def insert(
         "run_id": run_id,
         "model": model,
         "indexed_kinds": list(INDEXED_KINDS),
-        "vectors": half_vectors(vectors.get(memory.id) for memory in memories),
+        "vectors": half_vectors([vectors.get(memory.id) for memory in memories]),
     }
     return {memory_id for (memory_id,) in await tx.tuples(_SQL["insert"], values)}
 
 
-async def add_sources(tx: ScopedTransaction, said_again: Sequence[tuple[UUID, UUID]]) -> None:
-    """Lets memories rest on further messages, each of which says again what its memory says."""
-    if said_again:
-        memory_ids, message_ids = zip(*said_again, strict=True)
+async def add_sources(tx: ScopedTransaction, repeated: Sequence[tuple[UUID, UUID]]) -> None:
+    """Store further messages as sources of memories.
+
+    Args:
+        tx: sees the memories.
+        repeated: pairs of a memory and a message that repeats it.
+    """
+    if repeated:
+        memory_ids, message_ids = zip(*repeated, strict=True)
         await tx.execute(_SQL["add_sources"], {"memory_ids": [*memory_ids], "message_ids": [*message_ids]})
 
 
 async def find_exact_duplicates(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> dict[UUID, ExactDuplicate]:
-    """The living memories that say the same as these, by the id of the new one."""
-    found = await tx.rows(ExactDuplicate, _SQL["twins"], {"memories": _as_json(tx, memories)})
-    return {twin.new_id: twin for twin in found}
+    """Return the active memories with the same content as new ones, by the id of the new one."""
+    values = {"memories": _as_json(tx, memories)}
+    duplicates = await tx.rows(ExactDuplicate, _SQL["find_exact_duplicates"], values)
+    return {duplicate.new_id: duplicate for duplicate in duplicates}
 
 
 def _as_json(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> str:
@@ -75,10 +89,10 @@ def _as_json(tx: ScopedTransaction, memories: Sequence[NewMemory]) -> str:
 
 
 async def supersede(tx: ScopedTransaction, changes: Sequence[Supersession]) -> None:
-    """Closes facts that others replace.
+    """Close facts that others replace.
 
     Raises:
-        ConcurrentChangeError: one of them is not as it was read.
+        ConcurrentChangeError: if one of them is not as it was read.
     """
     ordered = sorted(changes)
     values = {
@@ -87,82 +101,88 @@ async def supersede(tx: ScopedTransaction, changes: Sequence[Supersession]) -> N
         "new_ids": [change.new_id for change in ordered],
         "untils": [change.until for change in ordered],
     }
-    await _all_or_nothing(tx, "supersede", values, len(ordered))
+    await _change_all(tx, "supersede", values, len(ordered))
 
 
 async def absorb(tx: ScopedTransaction, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
-    """Takes reflections out of the context and into a consolidation.
+    """Move reflections out of the context and into a consolidation.
 
     Raises:
-        ConcurrentChangeError: one of them is no longer unabsorbed.
+        ConcurrentChangeError: if one of them is already absorbed or closed.
     """
     values = {"consolidation_id": consolidation_id, "ids": sorted(reflection_ids)}
-    await _all_or_nothing(tx, "absorb", values, len(reflection_ids))
+    await _change_all(tx, "absorb", values, len(reflection_ids))
 
 
 async def find_stale(tx: ScopedTransaction, keys: Sequence[str], personal: Iterable[str]) -> list[StaleMemory]:
-    """What no longer holds of what the reflections and consolidations of these scope keys rest on, oldest first.
+    """Return the closed facts that reflections and consolidations of these scope keys rest on, oldest first.
 
     Args:
-        personal: categories that are a person's own: those who share a scope key are not told of what was in them.
+        tx: sees the scope keys.
+        keys: scope keys.
+        personal: personal categories; other members of a scope key do not see their facts.
     """
     values = {"keys": [*keys], "personal": sorted(personal)}
-    return await tx.rows(StaleMemory, _SQL["outdated"], values)
+    return await tx.rows(StaleMemory, _SQL["find_stale"], values)
 
 
 async def close_parts(tx: ScopedTransaction, consolidation_id: UUID, ids: Collection[UUID]) -> None:
-    """Closes texts whose place a consolidation takes, which keeps what still holds of them."""
+    """Close texts that a consolidation replaces; it keeps their valid content."""
     await tx.execute(_SQL["close_parts"], {"consolidation_id": consolidation_id, "ids": sorted(ids)})
 
 
 async def read_drafts(tx: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, str]:
-    """Return the texts that a model wrote, of the memories of which readers get other words."""
-    return dict(await tx.tuples(_SQL["drafts"], {"ids": sorted(ids)}))
+    """Return the texts that a model wrote, of those memories whose content differs from its draft."""
+    return dict(await tx.tuples(_SQL["read_drafts"], {"ids": sorted(ids)}))
 
 
 async def with_drafts(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
-    """Return what is always in context in the words of the models that wrote it, as formation reads it."""
-    memories = [memory for scope in part.scopes for memory in [*scope.texts, *scope.facts]]
-    found = await read_drafts(tx, [memory.id for memory in memories])
-    if not found:
+    """Return the context memories with the drafts of the models, which formation reads."""
+    ids: list[UUID] = []
+    for scope in part.scopes:
+        ids.extend(memory.id for memory in [*scope.texts, *scope.facts])
+    drafts = await read_drafts(tx, ids)
+    if not drafts:
         return part
 
-    def drafted(memory: Memory) -> Memory:
-        return replace(memory, content=found.get(memory.id, memory.content))
+    def drafted(memories: Sequence[Memory]) -> tuple[Memory, ...]:
+        return tuple(replace(memory, content=drafts.get(memory.id, memory.content)) for memory in memories)
 
-    scopes = []
+    scopes: list[ScopeContext] = []
     for scope in part.scopes:
-        scopes.append(
-            replace(
-                scope,
-                consolidation=drafted(scope.consolidation) if scope.consolidation else None,
-                core=tuple(map(drafted, scope.core)),
-                reflections=tuple(map(drafted, scope.reflections)),
-                facts=tuple(map(drafted, scope.facts)),
-            )
+        consolidation = scope.consolidation
+        if consolidation:
+            (consolidation,) = drafted([consolidation])
+        drafted_scope = replace(
+            scope,
+            consolidation=consolidation,
+            core=drafted(scope.core),
+            reflections=drafted(scope.reflections),
+            facts=drafted(scope.facts),
         )
+        scopes.append(drafted_scope)
     return part._replace(scopes=tuple(scopes))
 
 
 async def read_absorbed(tx: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
-    """Return the reflections that a consolidation has taken in and still holds, oldest first."""
-    return await tx.rows(Memory, _SQL["parts"], {"id": consolidation_id})
+    """Return the reflections that a consolidation has absorbed and still holds, oldest first."""
+    return await tx.rows(Memory, _SQL["read_absorbed"], {"id": consolidation_id})
 
 
 async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str, *, draft: str | None = None) -> None:
-    """Gives a living memory that is always in context other words.
+    """Replace the content of an active context memory.
 
     Args:
         tx: sees the memory.
         old: the memory as it was read.
-        content: its new words.
-        draft: text that a model wrote, if readers get other words.
+        content: its new content.
+        draft: text that a model wrote, if the content differs from it.
 
     Raises:
-        ConcurrentChangeError: it is not the version that was read.
+        ConcurrentChangeError: if it is not the version that was read.
     """
     values = {"id": old.id, "version": old.version, "content": content, "draft": draft, "kinds": CONTEXT_KINDS}
-    await _all_or_nothing(tx, "rewrite", values, 1)
+    await _change_all(tx, "rewrite", values, 1)
 
 
 async def read_context(
@@ -172,39 +192,43 @@ async def read_context(
     fact_categories: Sequence[str] = (),
     max_facts: int = 0,
 ) -> ContextPart:
-    """What is always in context.
+    """Return the memories that are always in context, and the agent's overrides.
 
     Args:
-        kinds: which of the standing kinds.
+        tx: sees the scope keys.
+        kinds: the context kinds that are read.
         fact_categories: categories of facts that are in context too.
         max_facts: maximum number of facts; the most important and newest are returned.
     """
     values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts}
-    rows = await tx.rows(dict, _SQL["standing"], values)
-    overrides = [row.pop("overrides") for row in rows]  # in every row, in one without a memory too
-    found: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in tx.scope_keys}
-    for memory in (Memory(**row) for row in rows if row["id"]):
-        found.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
-    scopes = [
-        ScopeContext(
-            scope_key=key,
-            consolidation=next(iter(own["consolidation"]), None),
-            core=tuple(own["core"]),
-            reflections=tuple(own["reflection"]),
-            facts=tuple(own["fact"]),
-        )
-        for key, own in found.items()
-        if own
-    ]
-    return ContextPart(overrides=overrides[0] if overrides else {}, scopes=tuple(scopes))
+    rows = await tx.rows(dict, _SQL["read_context"], values)
+    overrides: dict[str, Any] = {}
+    by_key: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in tx.scope_keys}
+    for row in rows:
+        overrides = row.pop("overrides")  # the same in every row; a row without a memory has it too
+        if row["id"]:
+            memory = Memory(**row)
+            by_key.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
+    scopes: list[ScopeContext] = []
+    for key, by_kind in by_key.items():
+        if by_kind:
+            scope = ScopeContext(
+                scope_key=key,
+                consolidation=next(iter(by_kind["consolidation"]), None),
+                core=tuple(by_kind["core"]),
+                reflections=tuple(by_kind["reflection"]),
+                facts=tuple(by_kind["fact"]),
+            )
+            scopes.append(scope)
+    return ContextPart(overrides=overrides, scopes=tuple(scopes))
 
 
 async def list_memories(
     tx: ScopedTransaction, kinds: Sequence[Kind], *, limit: int, with_closed: bool = False
 ) -> list[Memory]:
-    """Memories of the visible scope keys, newest first; superseded and absorbed ones too where asked."""
+    """Return active memories of the visible scope keys, newest first; on request superseded and absorbed ones too."""
     values = {"kinds": list(kinds), "most": limit, "with_closed": with_closed}
-    return await tx.rows(Memory, _SQL["living"], values, for_host=True)
+    return await tx.rows(Memory, _SQL["list_memories"], values, for_host=True)
 
 
 async def find_nearest(
@@ -215,9 +239,14 @@ async def find_nearest(
     model: str,
     limit: int,
 ) -> list[SimilarFact]:
-    """The nearest living facts of each new fact's own scope key, in one statement; none for a fact without a vector."""
-    values = {"facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]), "model": model, "most": limit}
-    return await tx.rows(SimilarFact, _NEAREST, values | {"vectors": half_vectors(vectors)})
+    """Return the nearest active facts of each new fact's scope key, in one statement; none for a missing vector."""
+    values = {
+        "facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]),
+        "vectors": half_vectors(vectors),
+        "model": model,
+        "most": limit,
+    }
+    return await tx.rows(SimilarFact, _NEAREST, values)
 
 
 async def find_candidates(
@@ -229,87 +258,112 @@ async def find_candidates(
     model: str,
     limit: int,
 ) -> list[SimilarFact]:
-    """The living facts that each new fact may change, the likeliest first, in one statement.
+    """Return the active facts that each new fact may change, the most likely first, in one statement.
 
-    They are those nearest in meaning, those that share most words with it, and the most important and newest of its
-    subject and user, of its own category first. What several ways find comes first, and the best of each is among them.
+    The search combines the facts nearest in meaning, those that share most words, and the most important and newest of
+    the same subject and user, of its own category first. Facts that several searches find come first. The best of each
+    search is included.
 
     Args:
-        scope_keys: for each new fact those in which it may change anything.
+        tx: sees the scope keys.
+        facts: the new facts.
+        scope_keys: for each new fact those in which it may change a fact.
         vectors: of the new facts; a fact without one is compared by words and subject alone.
+        model: name of the embedding model.
         limit: maximum number of candidates for each fact.
     """
-    given = [
-        {"scope_keys": [*keys], "subject": fact.subject, "user_id": fact.subject_user_id, "category": fact.category,
-         "content": fact.content}
-        for fact, keys in zip(facts, scope_keys, strict=True)
-    ]  # fmt: skip
-    values = {"facts": json.dumps(given), "vectors": half_vectors(vectors), "model": model, "most": limit}
+    rows = []
+    for fact, keys in zip(facts, scope_keys, strict=True):
+        row = {
+            "scope_keys": [*keys],
+            "subject": fact.subject,
+            "user_id": fact.subject_user_id,
+            "category": fact.category,
+            "content": fact.content,
+        }
+        rows.append(row)
+    values = {"facts": json.dumps(rows), "vectors": half_vectors(vectors), "model": model, "most": limit}
     return await tx.rows(SimilarFact, _CANDIDATES, values)
 
 
 async def count_unabsorbed(tx: ScopedTransaction) -> dict[str, int]:
-    """Unabsorbed reflections by scope key."""
-    return {tx.host_session(key): count for key, count in await tx.tuples(_SQL["unabsorbed"], {})}
+    """Return the number of unabsorbed reflections by scope key."""
+    counts = {}
+    for key, count in await tx.tuples(_SQL["count_unabsorbed"], {}):
+        counts[tx.host_session(key)] = count
+    return counts
 
 
 async def find(tx: ScopedTransaction, memory_id: UUID) -> Memory | None:
-    """The memory with this id, whatever its state; None where it is not to be seen."""
-    found = await tx.rows(Memory, _SQL["find"], {"id": memory_id}, for_host=True)
-    return found[0] if found else None
+    """Return the memory with this id in any state, or None if it is not visible."""
+    rows = await tx.rows(Memory, _SQL["find"], {"id": memory_id}, for_host=True)
+    return rows[0] if rows else None
 
 
 async def count_uses(tx: ScopedTransaction, memory_ids: Collection[UUID]) -> None:
-    """Counts one more use of each; ids that are no memories, or may not be seen, count for nothing."""
+    """Count one more use of each memory; ids that are unknown or hidden are ignored."""
     await tx.execute(_SQL["count_uses"], {"ids": list(memory_ids)})
 
 
 async def make_private(tx: ScopedTransaction, memory_id: UUID) -> None:
-    """Marks a living memory as said in confidence, unless it is protected."""
+    """Mark an active memory as private, unless it is protected."""
     await tx.execute(_SQL["make_private"], {"id": memory_id})
 
 
 async def update(tx: ScopedTransaction, memory: Memory, request: UpdateRequest) -> None:
-    """Change what is known about a memory, not what it says.
+    """Change the pin, tags, importance or end of validity of a memory.
 
     Raises:
-        ConcurrentChangeError: It is not as it was read.
+        ConcurrentChangeError: if it is not as it was read.
     """
-    values = {**request.model_dump(), "id": memory.id, "version": memory.version}
-    values["tags"] = None if request.tags is None else [*request.tags]
-    await _all_or_nothing(tx, "update", values, 1)
+    tags = None if request.tags is None else [*request.tags]
+    values = {**request.model_dump(), "tags": tags, "id": memory.id, "version": memory.version}
+    await _change_all(tx, "update", values, 1)
 
 
 async def allow_categories(tx: ScopedTransaction, categories: Sequence[str] | None) -> None:
-    """For the rest of the transaction these alone, or all: sources of what a role may ask for are of any category."""
+    """Limit the rest of the transaction to these categories; None: all.
+
+    The sources of a memory that a role may read belong to any category.
+    """
     listed = "" if categories is None else array_text(tuple(categories))
-    await tx.execute(_SQL["see_categories"], {"categories": listed})
+    await tx.execute(_SQL["allow_categories"], {"categories": listed})
 
 
 async def forget(tx: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
-    """Soft-deletes a memory, and takes out of search the source messages that no other living memory rests on.
+    """Soft-delete a memory, and remove from search the source messages without another active memory.
 
     Raises:
-        ConcurrentChangeError: it is not as it was read.
+        ConcurrentChangeError: if it is not as it was read.
     """
-    await _all_or_nothing(tx, "forget", {"id": memory.id, "version": memory.version}, 1)
+    await _change_all(tx, "forget", {"id": memory.id, "version": memory.version}, 1)
 
 
 async def forget_derived(tx: ScopedTransaction, memory_id: UUID) -> None:
-    """Soft-deletes the unabsorbed reflections of its scope key and the session that rest on this fact's words alone.
+    """Soft-delete the unabsorbed reflections of a fact's scope key and session that rest on its messages alone.
 
-    Where another living fact was drawn from the same words, they may be about that one, and stay.
+    A reflection stays if another active fact has the same messages, since it may be about that fact.
     """
-    await tx.execute(_SQL["forget_drawn"], {"id": memory_id})
+    await tx.execute(_SQL["forget_derived"], {"id": memory_id})
 
 
 async def set_protection(tx: ScopedTransaction, memory_id: UUID, *, protected: bool) -> bool | None:
-    """As administrator: protects a memory, or lifts that; whether it changed, None where no such memory lives."""
-    who = tx.identity
-    ((changed,),) = await tx.call_with_head("set_protection", who.agent_id, memory_id, protected, who.actor)
+    """Protect a memory, or lift its protection, as an administrator.
+
+    Returns:
+        Whether the protection changed; None if there is no such active memory.
+    """
+    identity = tx.identity
+    values = identity.agent_id, memory_id, protected, identity.actor
+    ((changed,),) = await tx.call_with_head("set_protection", *values)
     return None if changed is None else bool(changed)
 
 
-async def _all_or_nothing(tx: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
+async def _change_all(tx: ScopedTransaction, name: str, values: Mapping[str, object], expected: int) -> None:
+    """Run a statement that has to change so many memories.
+
+    Raises:
+        ConcurrentChangeError: if it changed fewer.
+    """
     if len(await tx.tuples(_SQL[name], values)) != expected:
         raise ConcurrentChangeError

@@ -1,7 +1,6 @@
-"""Refinement sessions: their rows, and what their tools do. The caller owns the transaction.
+"""Refinement sessions: their rows, and the changes of their tools. The caller owns the transaction.
 
-Every change begins with `begin_act`: a session that has ended, or that another run has taken up, changes nothing any
-more.
+Every change begins with `begin_operation`, which fails if the session has ended or another run has taken it over.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,20 +17,20 @@ from mnemic.storage import leases
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
 
 _SQL = load_statements("refinements")
-#: What one search of a session may return.
+#: Maximum number of results of one search of a session.
 MAX_FOUND = 20
 
 
 class Claim(NamedTuple):
-    """What the run that holds a refinement knows it by."""
+    """A run's claim on a refinement session."""
 
     id: UUID
-    #: What the run holds while it works on the scope key.
+    #: Lease of the run on the scope key.
     lease: Lease
 
 
 class Original(NamedTuple):
-    """What a memory said when the session began, whom it is about, and since when it holds."""
+    """Content, subject and begin of validity of a memory when the session began."""
 
     content: str
     subject: str
@@ -39,7 +38,7 @@ class Original(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a session has come."""
+    """Figures of a session so far."""
 
     steps: int
     model_tokens: int
@@ -49,7 +48,7 @@ class Progress(NamedTuple):
 
 
 async def begin(tx: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntry], *, target: int) -> None:
-    """Stores a new session, whose lease the run holds; within an operation, whose history tells of it."""
+    """Store a new session with the run's lease; within an operation, whose history records it."""
     values = {
         "id": claim.id,
         "key": claim.lease.scope_key,
@@ -62,10 +61,10 @@ async def begin(tx: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntr
 
 
 async def begin_step(tx: ScopedTransaction, claim: Claim, settings: Settings) -> Progress:
-    """Counts a turn before its model is asked, so that one that always breaks off ends too, and holds the session.
+    """Count a turn and renew the lease before the model is called, so that a turn that always fails ends too.
 
     Raises:
-        RefinementOverError: the session is no longer this run's.
+        RefinementOverError: if another run has the session.
     """
     if not await leases.renew(tx, claim.lease, settings):
         raise RefinementOverError
@@ -75,23 +74,23 @@ async def begin_step(tx: ScopedTransaction, claim: Claim, settings: Settings) ->
 async def add_progress(
     tx: ScopedTransaction, claim: Claim, *, steps: int = 0, tokens: int = 0, removed: int = 0
 ) -> Progress:
-    """Adds turns, what the model took, and memories that are taken away; how far the session has come.
+    """Add turns, tokens of the model and removed memories to a session; return its figures.
 
     Raises:
-        RefinementOverError: the session has ended.
+        RefinementOverError: if the session has ended.
     """
     values = {"id": claim.id, "steps": steps, "tokens": tokens, "removed": removed}
-    rows = await tx.tuples(_SQL["count"], values)
+    rows = await tx.tuples(_SQL["add_progress"], values)
     if not rows:
         raise RefinementOverError
     return Progress(*rows[0])
 
 
 async def begin_operation(tx: ScopedTransaction, claim: Claim, reason: str) -> None:
-    """Opens an operation of a session; as `ScopedTransaction.begin_operation`.
+    """Begin an operation of a session, as `ScopedTransaction.begin_operation`.
 
     Raises:
-        RefinementOverError: the session has ended, or is no longer this run's.
+        RefinementOverError: if the session has ended, or another run has it.
     """
     ((is_running,),) = await tx.call_with_head(
         "begin_refinement_act", claim.id, claim.lease.holder, uuid4(), tx.identity.actor, reason
@@ -101,28 +100,40 @@ async def begin_operation(tx: ScopedTransaction, claim: Claim, reason: str) -> N
 
 
 async def read_ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
-    """The core memory of the transaction's scope key, oldest first, numbered from 1."""
-    rows = await tx.rows(dict, _SQL["ledger"], {"kinds": CONTEXT_KINDS})
-    return [LedgerEntry(**{**row, "tags": tuple(row["tags"])}, handle=place) for place, row in enumerate(rows, start=1)]
+    """Return the context memories of the transaction's scope key, oldest first, numbered from 1."""
+    entries = []
+    for handle, row in enumerate(await tx.rows(dict, _SQL["read_ledger"], {"kinds": CONTEXT_KINDS}), start=1):
+        row["tags"] = tuple(row["tags"])
+        entries.append(LedgerEntry(**row, handle=handle))
+    return entries
 
 
 async def search_ledger(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
-    """Core memories that have one of the query's words and hold since a day between these, the most fitting first."""
+    """Return the context memories with a word of the query that are valid since a day in between, best match first."""
     values = {"query": query, "after": after, "before": before, "kinds": CONTEXT_KINDS, "most": MAX_FOUND}
-    return [memory_id for (memory_id,) in await tx.tuples(_SQL["find"], values)]
+    return [memory_id for (memory_id,) in await tx.tuples(_SQL["search_ledger"], values)]
 
 
-async def duplicates(tx: ScopedTransaction, *, remove: bool) -> int:
-    """How many memories say exactly what another one says; `remove`: they go, in one operation."""
-    ((found,),) = await tx.tuples(_SQL["duplicates"], {"remove": remove})
-    return int(found)
+async def count_duplicates(tx: ScopedTransaction) -> int:
+    """Return the number of memories with the same content as another one."""
+    return await _duplicates(tx, remove=False)
+
+
+async def remove_duplicates(tx: ScopedTransaction) -> int:
+    """Remove the memories with the same content as another one, in the open operation; return their number."""
+    return await _duplicates(tx, remove=True)
+
+
+async def _duplicates(tx: ScopedTransaction, *, remove: bool) -> int:
+    ((number,),) = await tx.tuples(_SQL["duplicates"], {"remove": remove})
+    return int(number)
 
 
 async def merge(tx: ScopedTransaction, merged: Sequence[LedgerEntry], category: str, content: str) -> UUID | None:
-    """Replaces memories by one; None where a living memory says that already.
+    """Replace memories by one and return its id; None if an active memory has that content already.
 
     Raises:
-        ConcurrentChangeError: one of them is not as it was read.
+        ConcurrentChangeError: if one of them is not as it was read.
     """
     ordered = sorted(merged, key=lambda entry: entry.id)
     values = {
@@ -141,30 +152,30 @@ async def merge(tx: ScopedTransaction, merged: Sequence[LedgerEntry], category: 
 
 
 async def set_vector(tx: ScopedTransaction, memory_id: UUID, model: str, vector: Sequence[float]) -> None:
-    """Gives a memory that is searched the vector of its new words."""
+    """Store the vector of a searchable memory's new content."""
     values = {"memory_id": memory_id, "model": model, "vectors": half_vectors([vector])}
     await tx.execute(_SQL["set_vector"], values)
 
 
 async def protect(tx: ScopedTransaction, entry: LedgerEntry) -> bool:
-    """Protects a core memory; False where it is not as it was read."""
-    ((done,),) = await tx.call("protect_in_refinement", entry.id, entry.version)
-    return bool(done)
+    """Protect a context memory; return False if it is not as it was read."""
+    ((is_done,),) = await tx.call("protect_in_refinement", entry.id, entry.version)
+    return bool(is_done)
 
 
 async def read_originals(tx: ScopedTransaction, claim: Claim, entry: LedgerEntry) -> list[Original]:
-    """What a memory said when the session began; of a merged one all that went into it."""
-    return await tx.rows(Original, _SQL["originals"], {"ids": [entry.id], "id": claim.id})
+    """Return the original of a memory; of a merged memory, those of all its sources."""
+    return await tx.rows(Original, _SQL["read_originals"], {"ids": [entry.id], "id": claim.id})
 
 
 async def read_all_originals(tx: ScopedTransaction, claim: Claim) -> list[Original]:
-    """What every memory that the session has touched said when it began."""
-    return await tx.rows(Original, _SQL["originals"], {"ids": None, "id": claim.id})
+    """Return the originals of all memories that the session has changed."""
+    return await tx.rows(Original, _SQL["read_originals"], {"ids": None, "id": claim.id})
 
 
 async def count_outcomes(tx: ScopedTransaction, refinement_id: UUID) -> dict[str, int]:
-    """How many memories a session has dealt with, by what it did, as the history tells it."""
-    return dict(await tx.tuples(_SQL["done"], {"id": refinement_id}))
+    """Return the number of memories that a session has changed, by event of the history."""
+    return dict(await tx.tuples(_SQL["count_outcomes"], {"id": refinement_id}))
 
 
 async def finish(
@@ -175,22 +186,24 @@ async def finish(
     counts: Mapping[str, int],
     journal_id: UUID | None,
 ) -> None:
-    """Ends a session with its outcome, and its lease; within an operation, whose history tells of it."""
+    """Store the outcome of a session and end its lease; within an operation, whose history records it."""
     values = {
         "id": claim.id,
         "ended": ended,
         "tokens": sum(entry.tokens for entry in ledger_after),
         "memories": len(ledger_after),
-        **{event: counts.get(event, 0) for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")},
         "journal_id": journal_id,
     }
+    for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT"):
+        values[event] = counts.get(event, 0)
     await tx.execute(_SQL["finish"], values)
     await leases.finish(tx, claim.lease)
 
 
 async def find_running(tx: ScopedTransaction, key: str) -> Refinement | None:
-    """The session of this scope key that has not ended, if there is one."""
-    return next(iter(await list_refinements(tx, [key], is_running=True)), None)
+    """Return the session of this scope key that has not ended, or None."""
+    sessions = await list_refinements(tx, [key], is_running=True)
+    return sessions[0] if sessions else None
 
 
 async def list_refinements(
@@ -201,10 +214,14 @@ async def list_refinements(
     is_running: bool = False,
     limit: int = 1,
 ) -> list[Refinement]:
-    """Sessions of these scope keys, or of all that the transaction sees, newest first; or the one of this id.
+    """Return sessions, newest first.
 
     Args:
-        is_running: only those that have not ended.
+        tx: sees the scope keys.
+        keys: scope keys; None: all that are visible.
+        refinement_id: the only session; None: all.
+        is_running: return only sessions that have not ended.
+        limit: maximum number of sessions.
     """
     values = {"keys": keys, "id": refinement_id, "is_running": is_running, "most": limit}
-    return await tx.rows(Refinement, _SQL["listed"], values)
+    return await tx.rows(Refinement, _SQL["list_refinements"], values)

@@ -1,7 +1,7 @@
-"""Checkpoints of agents' threads: LangGraph's own Postgres checkpointer over the service's pool, one owner at a time.
+"""Checkpoints of agents' threads: LangGraph's Postgres checkpointer over the service's pool, one owner at a time.
 
-The library's statements run as they are. What is added is whose threads exist for them, by row-level security; a
-trigger keeps one row for each thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
+The statements of the library run unchanged. Row-level security limits them to the threads of one owner. A trigger keeps
+one row per thread in `supervisor_checkpoints`, in the transaction of its checkpoint.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,102 +31,123 @@ from mnemic.storage.database import Database
 from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
-#: Where LangGraph puts the runtime of a run, with its context, for whoever is given the run's config.
+#: Key of a run's config under which LangGraph passes the runtime of the run, with its context.
 RUNTIME: Final = "__pregel_runtime"
 
 
 class ThreadOwner(NamedTuple):
-    """Whose threads they are: an agent's with one user, or with nobody in particular."""
+    """The owner of threads: an agent with one user, or without a user."""
 
     agent_id: str
-    #: Empty for nobody.
+    #: Empty for threads without a user.
     user_id: str = ""
 
     @classmethod
-    def of(cls, who: Identity) -> Self:
-        """Whose the identity's threads are: its agent's with its user, or with nobody in particular."""
-        return cls(who.agent_id, who.user_id or "")
+    def of(cls, identity: Identity) -> Self:
+        """Return the owner of the identity's threads."""
+        return cls(identity.agent_id, identity.user_id or "")
 
     @property
     def prefix(self) -> str:
-        """How the ids of these threads begin in the saver's tables."""
-        return "".join(f"{part.replace('%', '%25').replace('/', '%2F')}/" for part in self)
+        """Prefix of the ids of these threads in the saver's tables."""
+        prefix = ""
+        for part in self:
+            prefix += part.replace("%", "%25").replace("/", "%2F") + "/"
+        return prefix
 
 
 def owner_of_run(config: RunnableConfig | None, *, only: ThreadOwner | None = None) -> ThreadOwner:
-    """Whose thread a run is about: as its config says, else its context.
+    """Return the owner of a run's thread, from the run's config or its context.
 
     Args:
         config: of the run.
-        only: whose threads a checkpointer keeps, whatever the run; one for somebody else would read the thread.
+        only: the one owner of a checkpointer, which then serves no run of another owner.
 
     Raises:
-        MissingIdentityError: neither says so.
-        RefusedIdentityError: they name different people, or another one than `only`.
-        InvalidInputError: an id in it cannot be used.
+        MissingIdentityError: if neither config nor context has an identity.
+        RefusedIdentityError: if they have different identities, or another one than `only`.
+        InvalidInputError: if an id cannot be used.
     """
-    configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
-    context = getattr(configurable.get(RUNTIME), "context", None)
-    named = set[ThreadOwner]()
-    with suppress(MissingIdentityError):  # a host's own context may name nobody
-        named.add(ThreadOwner.of(to_identity(context)))
-    if configurable.get("agent_id") is not None:
-        named.add(ThreadOwner.of(Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))))
-    if only is not None and named - {only}:
-        raise RefusedIdentityError("the run is not for whom this checkpointer is: compile with memory.checkpointer()")
+    owners = _owners_in(config)
+    if only is not None and owners - {only}:
+        raise RefusedIdentityError(
+            "the run has another identity than its checkpointer: compile the graph with memory.checkpointer()"
+        )
     if only is not None:
         return only
-    if not named:
+    if not owners:
         raise MissingIdentityError(
-            "nobody's thread: run the graph with memory.thread(identity) as its config, or with context=identity, or"
-            " compile it with memory.checkpointer(identity)"
+            "the thread has no owner: run the graph with memory.thread(identity) as its config, or with"
+            " context=identity, or compile it with memory.checkpointer(identity)"
         )
-    if len(named) > 1:
-        raise RefusedIdentityError("configurable: agent_id and user_id are not those of the run's context")
-    return named.pop()
+    if len(owners) > 1:
+        raise RefusedIdentityError("configurable: agent_id and user_id differ from the identity of the run's context")
+    return owners.pop()
 
 
-#: What the saver's call in this context is about, for the library passes it on to no method of its own:
-#: how the ids of the threads begin, and whether its statements have to see one moment.
-_CALL: Final[ContextVar[tuple[str, bool]]] = ContextVar("mnemic_threads")
+def _owners_in(config: RunnableConfig | None) -> set[ThreadOwner]:
+    """Return the owners in the context and in the config of a run."""
+    configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
+    context = getattr(configurable.get(RUNTIME), "context", None)
+    owners = set[ThreadOwner]()
+    with suppress(MissingIdentityError):  # the context of a host may have no identity
+        owners.add(ThreadOwner.of(to_identity(context)))
+    if configurable.get("agent_id") is not None:
+        identity = Identity(agent_id=configurable["agent_id"], user_id=configurable.get("user_id"))
+        owners.add(ThreadOwner.of(identity))
+    return owners
+
+
+class _Call(NamedTuple):
+    """Owner and isolation of one call of the saver."""
+
+    #: Prefix of the ids of the owner's threads.
+    prefix: str
+    #: Whether all statements of the call read one snapshot.
+    is_snapshot: bool
+
+
+#: The saver's call in this context; the library passes it to none of its own methods.
+_CALL: Final[ContextVar[_Call]] = ContextVar("mnemic_threads")
 
 
 class ThreadSaver(AsyncPostgresSaver):
-    """A checkpointer for agents of many users; any number of calls go on side by side, each on a connection of its own.
+    """A checkpointer for agents with many users; concurrent calls use a connection each.
 
-    Threads of others are not there: they are neither found nor listed, and to delete or prune them does nothing. A type
-    that was not allowed comes back as plain data, so that no checkpoint makes objects that its reader did not ask for.
-    Beside what LangGraph's checkpointers raise, every call raises `MissingIdentityError` where nobody's thread is asked
-    for, and the errors of `Database.transaction`.
+    Threads of other owners do not exist for it: it neither finds nor lists them, and deletes or prunes none. A type
+    that is not allowed is read as plain data, so that no checkpoint creates objects that its reader does not expect.
+
+    In addition to the errors of LangGraph's checkpointers, every call raises `MissingIdentityError` if the thread has
+    no owner, and the errors of `Database.transaction`.
 
     Args:
-        database: whose pool it works over.
-        owner: whose threads it keeps; None: those of whoever each run is for. A listing of everything, a deletion and a
-            pruning are about no run.
+        database: provides the pool.
+        owner: of the threads; None: the owner of each run. Listing all threads, deletion and pruning need an owner,
+            since they belong to no run.
     """
 
     def __init__(self, database: Database, owner: ThreadOwner | None = None) -> None:
-        # a type that was not allowed comes back as plain data
+        # a type that is not allowed is read as plain data
         super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._database = database
         self._only = owner
 
     async def setup(self) -> None:
-        """Does nothing: `mnemic db migrate` makes the tables, as the library's own set-up would."""
+        """Do nothing: `mnemic db migrate` creates the tables, as the library's set-up would."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """A checkpoint by its id, or the thread's latest; None where there is none."""
-        async with self._about(config) as inside:
-            return await super().aget_tuple(inside)
+        """Return a checkpoint by its id, or the latest of the thread; None if there is none."""
+        async with self._as_owner(config) as stored:
+            return await super().aget_tuple(stored)
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints of a thread, or of all the owner's, newest first; the options are LangGraph's."""
-        async with self._about(config) as inside:
-            listed = super().alist(inside if config else None, **options)
-            # all at once: whoever reads them slowly must not keep a connection meanwhile
-            found = [item async for item in listed]
-        for item in found:
-            yield item
+        """Yield checkpoints of a thread, or of all threads of the owner, newest first; the options are LangGraph's."""
+        async with self._as_owner(config) as stored:
+            listed = super().alist(stored if config else None, **options)
+            # read all first: a slow reader must not keep a connection
+            checkpoints = [item async for item in listed]
+        for checkpoint in checkpoints:
+            yield checkpoint
 
     async def aput(
         self,
@@ -135,22 +156,22 @@ class ThreadSaver(AsyncPostgresSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Saves a checkpoint, its new values and where its thread stands in one transaction."""
-        async with self._about(config) as inside:
-            saved = await super().aput(inside, checkpoint, metadata, new_versions)
-        return _of_thread(saved, str(config["configurable"]["thread_id"]))
+        """Store a checkpoint, its new values and the status of its thread in one transaction."""
+        async with self._as_owner(config) as stored:
+            saved = await super().aput(stored, checkpoint, metadata, new_versions)
+        return _with_thread_id(saved, str(config["configurable"]["thread_id"]))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Saves what a task wrote after a checkpoint, in one transaction.
+        """Store the writes of a task after a checkpoint, in one transaction.
 
-        As the library does, but for the thread in which it serialises: that costs more than the few messages of a step.
+        Unlike the library, serialize on the event loop: a thread costs more than the few messages of a step.
         """
         is_replaced = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         statement = self.UPSERT_CHECKPOINT_WRITES_SQL if is_replaced else self.INSERT_CHECKPOINT_WRITES_SQL
-        async with self._about(config) as inside:
-            place = inside["configurable"]
+        async with self._as_owner(config) as stored:
+            place = stored["configurable"]
             ids = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
             rows = self._dump_writes(*ids, task_id, task_path, writes)
             async with self._cursor(pipeline=True) as cursor:
@@ -159,110 +180,117 @@ class ThreadSaver(AsyncPostgresSaver):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels that are kept as changes, up to a checkpoint."""
-        async with self._about(config) as inside:
-            return await super().aget_delta_channel_history(config=inside, channels=channels)
+        """Return the writes to channels that are stored as changes, up to a checkpoint."""
+        async with self._as_owner(config) as stored:
+            return await super().aget_delta_channel_history(config=stored, channels=channels)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Deletes a thread."""
+        """Delete a thread."""
         await self.aprune([thread_id], strategy="delete")
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Deletes the checkpoints that these runs made, so that their threads stand where they stood before."""
-        values = {"run_ids": [str(run_id) for run_id in run_ids]}
-        async with self._own() as (cursor, _):
+        """Delete the checkpoints of these runs, and restore the status that their threads had before."""
+        values = {"run_ids": list(map(str, run_ids))}
+        async with self._owned_cursor() as (cursor, _):
             await cursor.execute(_SQL["delete_of_runs"], values)
             threads = {"threads": [row["thread_id"] for row in await cursor.fetchall()]}
-            for statement in ("delete_unused", "delete_standings", "stand_again"):
+            for statement in ("delete_unused", "delete_statuses", "restore_statuses"):
                 await cursor.execute(_SQL[statement], threads)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copies a thread with its whole history under another id of the same owner, in one transaction."""
-        async with self._own() as (cursor, owner):
+        """Copy a thread with its whole history to another id of the same owner, in one transaction."""
+        async with self._owned_cursor() as (cursor, owner):
             renamed = Jsonb({"thread_id": f"{owner.prefix}{target_thread_id}"})
             await cursor.execute(_SQL["copy"], {"source": f"{owner.prefix}{source_thread_id}", "renamed": renamed})
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Deletes threads, or all of them but what they need to go on: the latest checkpoint, its pending writes.
+        """Delete threads, or all of their checkpoints except the latest one and its pending writes.
 
         Raises:
-            ConcurrentChangeError: a thread was changed meanwhile; those before it in the list are done.
-            NotImplementedError: a thread has channels that are kept as changes, which rest on its history.
+            ConcurrentChangeError: if a thread is changed meanwhile; the threads before it in the list are done.
+            NotImplementedError: if a thread has channels that are stored as changes, which need its history.
         """
         owner = await self._owner(None)
-        named = (
-            thread_ids if isinstance(thread_ids, str) else [f"{owner.prefix}{thread_id}" for thread_id in thread_ids]
-        )
-        if strategy == "delete" and not isinstance(thread_ids, str):
-            async with self._own() as (cursor, _):
-                ids = [str(thread_id) for thread_id in thread_ids]
-                await cursor.execute(_SQL["delete"], {**owner._asdict(), "thread_ids": ids, "threads": named})
-            return
-        async with self._about(None, at_once=True):
-            await super().aprune(named, strategy=strategy)
+        stored_ids = thread_ids
+        if not isinstance(thread_ids, str):
+            stored_ids = [f"{owner.prefix}{thread_id}" for thread_id in thread_ids]
+            if strategy == "delete":
+                await self._delete(owner, list(map(str, thread_ids)), stored_ids)
+                return
+        async with self._as_owner(None, is_snapshot=True):
+            await super().aprune(stored_ids, strategy=strategy)
+
+    async def _delete(self, owner: ThreadOwner, thread_ids: list[str], stored_ids: Sequence[str]) -> None:
+        async with self._owned_cursor() as (cursor, _):
+            values = {**owner._asdict(), "thread_ids": thread_ids, "threads": stored_ids}
+            await cursor.execute(_SQL["delete"], values)
 
     async def statuses(self) -> list[ThreadStatus]:
-        """Where the owner's threads stand, the one that moved last first."""
-        async with self._own() as (cursor, owner):
-            await cursor.execute(_SQL["standings"], owner._asdict())
+        """Return the status of each of the owner's threads, the most recently changed first."""
+        async with self._owned_cursor() as (cursor, owner):
+            await cursor.execute(_SQL["statuses"], owner._asdict())
             return [ThreadStatus(**row) for row in await cursor.fetchall()]
 
     async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
         return owner_of_run(config, only=self._only)
 
     @asynccontextmanager
-    async def _about(self, config: RunnableConfig | None, *, at_once: bool = False) -> AsyncIterator[RunnableConfig]:
-        """While it lasts, the library's cursors see the threads of the config's owner; yields the config inside.
+    async def _as_owner(
+        self, config: RunnableConfig | None, *, is_snapshot: bool = False
+    ) -> AsyncIterator[RunnableConfig]:
+        """Limit the library's cursors to the threads of the config's owner; yield the config with the stored thread id.
 
-        There the thread's id begins with its owner. A call that the library makes of another has such a config already.
+        The stored id begins with the prefix of the owner. A call that the library makes within another one already has
+        such a config.
         """
         if _CALL.get(None):
             yield config or {}
             return
         prefix = (await self._owner(config)).prefix
-        token = _CALL.set((prefix, at_once))
+        token = _CALL.set(_Call(prefix, is_snapshot))
         try:
-            yield _of_thread(config, f"{prefix}{config['configurable']['thread_id']}") if config else {}
+            if config:
+                yield _with_thread_id(config, f"{prefix}{config['configurable']['thread_id']}")
+            else:
+                yield {}
         finally:
             _CALL.reset(token)
 
     @asynccontextmanager
-    async def _own(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
-        """A transaction in which the owner's threads exist, for what the library has no statement for."""
+    async def _owned_cursor(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
+        """Open a transaction on the owner's threads, for statements that the library does not have."""
         owner = await self._owner(None)
         async with self._database.threads(owner.prefix) as cursor:
             yield cursor, owner
 
     async def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
-        """The library's own way to build what it returns; here with the thread's id as its owner knows it."""
-        outside = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get()[0])}
-        return await super()._load_checkpoint_tuple(outside)
+        """Override the library's construction of a result: the thread id is the owner's, without the prefix."""
+        unprefixed = {**value, "thread_id": value["thread_id"].removeprefix(_CALL.get().prefix)}
+        return await super()._load_checkpoint_tuple(unprefixed)
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        """The library's own way to a cursor; here a transaction on a connection of its own, without its lock."""
-        prefix, at_once = _CALL.get()
-        async with self._database.threads(prefix, at_once=at_once) as cursor:
+        """Override the library's cursor: a transaction on a connection of its own, without the library's lock."""
+        call = _CALL.get()
+        async with self._database.threads(call.prefix, is_snapshot=call.is_snapshot) as cursor:
             yield cursor
 
 
 async def find_owners(
     database: Database, *, thread_id: str | None = None, run_ids: Sequence[str] = ()
 ) -> list[ThreadOwner]:
-    """Everybody who has a thread of this id, who moved it last first, or checkpoints of these runs.
-
-    Ids, nothing of what was said.
+    """Return the owners of the threads with this id, the most recently changed first, or of checkpoints of these runs.
 
     Raises:
-        DatabaseUnavailableError: the database cannot be reached, cut the connection, or took too long.
+        DatabaseUnavailableError: if the database cannot be reached, cut the connection, or took too long.
     """
     async with database.catalog() as connection:
         if thread_id is None:
-            found = await connection.execute("select * from owners_of_runs(%s)", (list(run_ids),))
+            rows = await connection.execute("select * from owners_of_runs(%s)", (list(run_ids),))
         else:
-            found = await connection.execute("select * from owners_of_thread(%s)", (thread_id,))
-        return [ThreadOwner(*row) for row in await found.fetchall()]
+            rows = await connection.execute("select * from owners_of_thread(%s)", (thread_id,))
+        return [ThreadOwner(*row) for row in await rows.fetchall()]
 
 
-def _of_thread(config: RunnableConfig, thread_id: str) -> RunnableConfig:
+def _with_thread_id(config: RunnableConfig, thread_id: str) -> RunnableConfig:
     return {**config, "configurable": {**config["configurable"], "thread_id": thread_id}}

@@ -1,7 +1,7 @@
-"""One open transaction: the statements that run in it, their values in the form that costs least, and its operations.
+"""One open transaction: its statements, their values in the cheapest form, and its operations.
 
-A statement stands in its noun's `.sql` file as `-- name --`, then a comment, then the statement. Vectors are binary,
-never lists of Python floats as text; what is stored and compared are half floats.
+A `.sql` file has a statement after its name in the form `-- name --` and a comment. Vectors are sent in binary form,
+never as text of Python floats; they are stored and compared as half floats.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ _MEMORY = re.compile(r"((?:\w+\.)?)\{memory\}")
 _VALUE = re.compile(r"%\((\w+)\)[sb]")
 #: Column of the offset, in minutes, and the columns of times that are read at it.
 _OFFSET: Final = "utc_offset"
+_LOCAL: Final = frozenset({"said_at", "valid_from", "valid_until", "dated", "since"})
 #: Columns that hold a session's id, or scope keys.
 _SESSIONS: Final = frozenset({"session_id", "source_session_id", "scope_key", "scope_keys"})
 _SESSION: Final = "session:"
-_LOCAL: Final = frozenset({"said_at", "valid_from", "valid_until", "dated", "since"})
-#: Rows that become records in one go: of memories they take the event loop 8 ms.
+#: Rows that become records without a break; for memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
 _CALL: LiteralString = "select f.* from {}({}) as f"
-#: Each part reads the one before, so the longer wait is set before the head is asked for, and ends with it.
+#: Each part reads the one before, so the longer timeout is set before the lock on the head, and reset after it.
 _CALL_WITH_HEAD: LiteralString = (
     "with patient as materialized (select set_config('lock_timeout', %(head)s, true)), found as materialized (select"
     " f.* from patient cross join lateral {}({}) as f)"
@@ -51,19 +51,21 @@ _CALL_WITH_HEAD: LiteralString = (
 
 
 def load_statements(noun: str) -> Mapping[str, LiteralString]:
-    """All statements of `storage/sql/<noun>.sql` by name; they ship with the package, so they count as literal.
+    """Return all statements of `storage/sql/<noun>.sql` by name; they are literals, since they ship with the package.
 
-    `{memory}` in them, or `m.{memory}`, stands for the columns of a memory's record, and the offset of its times.
+    `{memory}` in them, or `m.{memory}`, is replaced by the columns of a memory's record and the offset of its times.
     """
     text = resources.files("mnemic.storage.sql").joinpath(f"{noun}.sql").read_text(encoding="utf-8")
-    text = _MEMORY.sub(lambda found: _memory_columns(found[1]), text)
+    text = _MEMORY.sub(lambda match: _memory_columns(match[1]), text)
     _, *parts = _NAME.split(text)
-    statements = {name: cast(LiteralString, body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    statements: dict[str, LiteralString] = {}
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        statements[name] = cast(LiteralString, body.strip())
     return MappingProxyType(statements)
 
 
 def _memory_columns(table: str) -> str:
-    """Return the columns of a memory's record; the session of a shared one is for its author alone."""
+    """Return the columns of a memory's record; only its author sees the session of a shared memory."""
     columns = [f"{table}{field.name}" for field in fields(Memory)]
     is_own = (
         f"%(all_sessions)s or split_part({table}scope_key, ':', 1) in ('user', 'session')"
@@ -75,16 +77,22 @@ def _memory_columns(table: str) -> str:
 
 
 @cache
-def with_parts(statement: LiteralString, *wanted: str) -> LiteralString:
-    """The statement without the parts `/*name*/ ... /*end*/` that are not wanted: even asleep they cost time."""
-    return _PART.sub(lambda part: part[2] if part[1] in wanted else "", statement)
+def with_parts(statement: LiteralString, *names: str) -> LiteralString:
+    """Return the statement without its parts `/*name*/ ... /*end*/` of other names: unused parts cost time too."""
+
+    def replacement(part: re.Match[str]) -> str:
+        if part[1] in names:
+            return part[2]
+        return ""
+
+    return _PART.sub(replacement, statement)
 
 
 @cache
 def numbered(statement: LiteralString) -> tuple[bytes, tuple[str, ...]]:
-    """The statement with `$1`, `$2` ... in the place of its named values, and their names in that order.
+    """Return the statement with `$1`, `$2` ... in the place of its named values, and their names in that order.
 
-    psycopg does the same, but forgets what is longer than 4,096 characters: 0.35 ms of every search.
+    psycopg does the same, but does not cache statements of more than 4,096 characters: 0.35 ms of every search.
     """
     names = tuple(dict.fromkeys(_VALUE.findall(statement)))
     places = {name: f"${place}" for place, name in enumerate(names, start=1)}
@@ -94,42 +102,43 @@ def numbered(statement: LiteralString) -> tuple[bytes, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def array_text(elements: tuple[str, ...]) -> str:
-    """Texts as an array that Postgres reads: a list costs psycopg ten times as much, at each use of the same one."""
-    return "{" + ",".join(f'"{_ESCAPED.sub(_BACKSLASHED, element)}"' for element in elements) + "}"
+    """Return texts as a Postgres array literal; a list costs psycopg ten times as much each time."""
+    quoted = [f'"{_ESCAPED.sub(_BACKSLASHED, element)}"' for element in elements]
+    return "{" + ",".join(quoted) + "}"
 
 
 class SingleVector(Vector):
-    """A vector of single floats, made of any sequence; of an array of them as it is, where pgvector wants a list."""
+    """A vector of single floats from any sequence; pgvector accepts only a list or a numpy array."""
 
     def __init__(self, vector: Sequence[float]) -> None:
         self._value = array("f", vector)
 
 
 class HalfVectors(list[HalfVector | SingleVector | None]):
-    """An array of vectors for `halfvec[]`; None where an embedding is pending."""
+    """An array of vectors for `halfvec[]`; None for a pending embedding."""
 
 
 def half_vectors(vectors: Iterable[Sequence[float] | None]) -> HalfVectors:
-    """Vectors in order, which the server rounds to half floats: at 384 numbers 1 µs each, where Python takes 10."""
+    """Return the vectors for a statement; the server rounds them to half floats ten times as fast as Python."""
     return HalfVectors(None if vector is None else SingleVector(vector) for vector in vectors)
 
 
 @dataclass(frozen=True)
 class ScopedTransaction:
-    """One open transaction that sees the scope keys of one identity and nothing else."""
+    """One open transaction that sees only the scope keys of one identity."""
 
     connection: AsyncConnection
     identity: Identity
-    #: Every scope key the transaction may touch; statements name them too.
+    #: All scope keys that the transaction may use; statements name them too.
     scope_keys: tuple[str, ...]
     #: Id under which the identity's session is stored; None without a session.
     stored_session_id: str | None
-    #: How long it waits for another transaction's row, and for the agent's head.
+    #: Time limits of the waits for another transaction's row, and for the agent's head.
     lock: str
     head: str
 
     async def execute(self, statement: LiteralString, values: Mapping[str, Any]) -> AsyncCursor[tuple[Any, ...]]:
-        """Runs one statement; `agent_id` and `scope_keys` are always among its values."""
+        """Run one statement; its values always include `agent_id` and `scope_keys`."""
         return await self._run(tuple_row, statement, values)
 
     async def rows(
@@ -143,43 +152,54 @@ class ScopedTransaction:
             record: the type of each row.
             statement: with its values by name.
             values: of the statement.
-            for_host: return all sessions by the host's ids, not only that of the identity; such an id may stand for two
-                sessions, so nothing is looked up by it.
+            for_host: return all sessions by the host's ids, not only that of the identity. Such an id may belong to two
+                sessions, so no row is found by it.
         """
         read_session = self.host_session if for_host else self._own_session
-        return await _all(await self._run(_local_rows(record, read_session), statement, values))
+        return await _fetch_all(await self._run(_local_rows(record, read_session), statement, values))
 
     async def tuples(self, statement: LiteralString, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The rows of one statement as they come, for many rows of many columns: dicts cost four times as much."""
-        return await _all(await self.execute(statement, values))
+        """Return the rows of one statement unchanged, for many rows of many columns: dicts cost four times as much."""
+        return await _fetch_all(await self.execute(statement, values))
 
     async def _run(
         self, row_factory: AsyncRowFactory[Row], statement: LiteralString, values: Mapping[str, Any]
     ) -> AsyncCursor[Row]:
         text, names = numbered(statement)
-        named = self._named(values)
-        # the driver would send a tuple as a row
-        listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
-        return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(text, listed, binary=True)
+        by_name = self._with_own_values(values)
+        ordered: list[Any] = []
+        for name in names:
+            value = by_name[name]
+            if isinstance(value, tuple):
+                value = list(value)  # the driver would send a tuple as a row
+            ordered.append(value)
+        return await AsyncRawCursor(self.connection, row_factory=row_factory).execute(text, ordered, binary=True)
 
-    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a statement with those of the transaction, and session ids as they are stored."""
-        who = self.identity
-        own = {"agent_id": who.agent_id, "scope_keys": self.scope_keys, "reader_id": who.user_id}
-        named = {**own, "all_sessions": False, **values}
-        if self.stored_session_id == who.session_id:
-            return named
-        return {name: self._as_stored(name, value) for name, value in named.items()}
+    def _with_own_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a statement with those of the transaction; session ids become the stored ones."""
+        identity = self.identity
+        by_name: dict[str, Any] = {
+            "agent_id": identity.agent_id,
+            "scope_keys": self.scope_keys,
+            "reader_id": identity.user_id,
+            "all_sessions": False,
+            **values,
+        }
+        if self.stored_session_id == identity.session_id:
+            return by_name
+        return {name: self._as_stored(name, value) for name, value in by_name.items()}
 
     def stored_key(self, key: str) -> str:
         """Return the scope key under which one of the identity's scope keys is stored."""
-        is_own = self.stored_session_id is not None and key == f"{_SESSION}{self.identity.session_id}"
-        return f"{_SESSION}{self.stored_session_id}" if is_own else key
+        if self.stored_session_id is not None and key == f"{_SESSION}{self.identity.session_id}":
+            return f"{_SESSION}{self.stored_session_id}"
+        return key
 
     def _as_stored(self, name: str, value: Any) -> object:
         if isinstance(value, str):
-            is_session = name == "session_id" and value == self.identity.session_id
-            return self.stored_session_id if is_session else self.stored_key(value)
+            if name == "session_id" and value == self.identity.session_id:
+                return self.stored_session_id
+            return self.stored_key(value)
         if type(value) in (list, tuple):
             return [self._as_stored("", item) for item in value]
         return value
@@ -187,19 +207,20 @@ class ScopedTransaction:
     def _own_session(self, stored: str) -> str:
         """Return the host's id, or scope key, of the identity's session; any other one as it is stored."""
         prefix = _SESSION if stored.startswith(_SESSION) else ""
-        is_own = self.stored_session_id is not None and stored == f"{prefix}{self.stored_session_id}"
-        return f"{prefix}{self.identity.session_id}" if is_own else stored
+        if self.stored_session_id is not None and stored == f"{prefix}{self.stored_session_id}":
+            return f"{prefix}{self.identity.session_id}"
+        return stored
 
     def host_session(self, stored: str) -> str:
         """Return the host's id, or scope key, of a session that is stored for the identity's user."""
-        named = self._own_session(stored)
-        if named != stored or self.identity.user_id is None or stored == self.identity.session_id:
-            return named
-        ending = "~" + md5(self.identity.user_id.encode(), usedforsecurity=False).hexdigest()[:12]
-        return stored.removesuffix(ending)
+        own = self._own_session(stored)
+        if own != stored or self.identity.user_id is None or stored == self.identity.session_id:
+            return own
+        suffix = "~" + md5(self.identity.user_id.encode(), usedforsecurity=False).hexdigest()[:12]
+        return stored.removesuffix(suffix)
 
     async def find_session(self, session_id: str | None) -> str | None:
-        """Return the id under which a session that the caller names is stored for the identity's user."""
+        """Return the id under which a session of the caller is stored for the identity's user."""
         if session_id is None or self.identity.user_id is None or session_id == self.identity.session_id:
             return session_id
         ((stored,),) = await self.call("stored_session", self.identity.agent_id, session_id, self.identity.user_id)
@@ -208,22 +229,31 @@ class ScopedTransaction:
     async def call(
         self, function: LiteralString, *values: object, form: LiteralString = _CALL
     ) -> list[tuple[Any, ...]]:
-        """The rows that one of the database's functions returns for these values, in the order of its parameters."""
-        given = {f"value{place}": value for place, value in enumerate(values)}
-        statement = form.format(function, ", ".join(f"%({name})s" for name in given))
-        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **given})
+        """Return the rows of one of the database's functions.
+
+        Args:
+            function: name of the function.
+            values: in the order of its parameters.
+            form: statement with places for the function and its values.
+        """
+        by_name = {f"value{place}": value for place, value in enumerate(values)}
+        places = [f"%({name})s" for name in by_name]
+        statement = form.format(function, ", ".join(places))
+        return await self.tuples(statement, {"head": self.head, "lock": self.lock, **by_name})
 
     async def call_with_head(self, function: LiteralString, *values: object) -> list[tuple[Any, ...]]:
-        """As `call`, of a function that opens an operation or locks the agent's head by itself.
+        """Return the rows of a function that begins an operation or locks the agent's head itself.
 
-        The head is waited for longer than for any other row: a frozen process may have it until the server ends that.
+        The wait for the head is longer than for any other row: a frozen process may hold it until the server ends that
+        process's transaction.
         """
-        return [row[1:] for row in await self.call(function, *values, form=_CALL_WITH_HEAD)]
+        rows = await self.call(function, *values, form=_CALL_WITH_HEAD)
+        return [row[1:] for row in rows]
 
     async def begin_operation(
         self, reason: str, *, run_id: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> UUID:
-        """Opens an operation: locks the agent's head, and writes into it what the audit triggers record.
+        """Begin an operation: lock the agent's head and store in it the values that the audit triggers record.
 
         Args:
             reason: a code such as `formation`; never text from a conversation.
@@ -231,21 +261,28 @@ class ScopedTransaction:
             meta: figures about the operation, without contents.
         """
         op_id = uuid4()
-        who = self.identity
         await self.call_with_head(
-            "begin_operation", op_id, who.actor, reason, self.stored_session_id, run_id, Jsonb(dict(meta or {}))
+            "begin_operation",
+            op_id,
+            self.identity.actor,
+            reason,
+            self.stored_session_id,
+            run_id,
+            Jsonb(dict(meta or {})),
         )
         return op_id
 
 
 def serialization_failure() -> ConcurrentChangeError:
-    """Return the error after which `Database.write` does its transaction again."""
-    error = ConcurrentChangeError("another person began a session of this id meanwhile; nothing was written")
+    """Return the error after which `Database.write` repeats its transaction."""
+    error = ConcurrentChangeError("another user began a session of this id meanwhile; nothing was written")
     error.sqlstate = "40001"
     return error
 
 
 def _local_rows(record: type[Row], host_session: Callable[[str], str]) -> AsyncRowFactory[Row]:
+    """Return a factory of records with local times and the host's session ids."""
+
     def make(cursor: AsyncCursor[Any]) -> RowMaker[Row]:
         names = [column.name for column in cursor.description or ()]
         sessions = _SESSIONS.intersection(names)
@@ -257,8 +294,9 @@ def _local_rows(record: type[Row], host_session: Callable[[str], str]) -> AsyncR
             for name in sessions:
                 row[name] = _of_host(row[name], host_session)
             offset = row.pop(_OFFSET, 0)
-            for name in _LOCAL & row.keys() if offset else ():
-                row[name] = row[name] and at_offset(row[name], offset)
+            if offset:
+                for name in _LOCAL & row.keys():
+                    row[name] = row[name] and at_offset(row[name], offset)
             return record(**row)
 
         return local_row
@@ -267,7 +305,7 @@ def _local_rows(record: type[Row], host_session: Callable[[str], str]) -> AsyncR
 
 
 def _of_host(value: Any, host_session: Callable[[str], str]) -> Any:
-    """Return a session's id, its scope key or a list of scope keys as the host knows them."""
+    """Return a session's id, its scope key or a list of scope keys in the form of the host."""
     if isinstance(value, list):
         return [_of_host(item, host_session) for item in value]
     if isinstance(value, str) and "~" in value:
@@ -275,12 +313,12 @@ def _of_host(value: Any, host_session: Callable[[str], str]) -> Any:
     return value
 
 
-async def _all(cursor: AsyncCursor[Row]) -> list[Row]:
+async def _fetch_all(cursor: AsyncCursor[Row]) -> list[Row]:
     """Read all rows; after each part of many rows, let the event loop run its other tasks."""
-    found = await cursor.fetchmany(_ROWS_AT_ONCE)
-    while len(found) < cursor.rowcount:
+    rows = await cursor.fetchmany(_ROWS_AT_ONCE)
+    while len(rows) < cursor.rowcount:
         await asyncio.sleep(0)
-        found += await cursor.fetchmany(_ROWS_AT_ONCE)
-    if len(found) > _ROWS_AT_ONCE:  # what the caller makes of them follows in a callback of its own
+        rows += await cursor.fetchmany(_ROWS_AT_ONCE)
+    if len(rows) > _ROWS_AT_ONCE:  # the caller processes them in a later callback
         await asyncio.sleep(0)
-    return found
+    return rows

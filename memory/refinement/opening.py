@@ -103,7 +103,7 @@ async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSe
     if request.is_dry_run:
         if running and running.is_held:
             raise _running_error(running)
-        return _Opened({**work, "duplicates": await refinements.duplicates(tx, remove=False)}, None)
+        return _Opened({**work, "duplicates": await refinements.count_duplicates(tx)}, None)
     if work["outcome"] == "not_due":
         return _Opened(work, None)
     await tx.begin_operation("refinement")  # from here on the agent's writers come one after the other
@@ -148,7 +148,7 @@ async def _cut_into_batches(session: RefinementSession) -> list[list[str]]:
 
 
 async def _remove_duplicates(editor: ContextMemoryEditor) -> int:
-    return await refinements.duplicates(editor.tx, remove=True)
+    return await refinements.remove_duplicates(editor.tx)
 
 
 def _require_refinable(resources: Resources, identity: Identity, key: str) -> None:

@@ -1,4 +1,4 @@
--- of_memory --
+-- read_memory_history --
 -- Return the history of one memory, with its contents if they still exist. The first row lists the memories merged into
 -- it, and the row of a merge names the merged memory, as long as the relation exists and the other end is readable.
 select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
@@ -28,7 +28,7 @@ select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason
    and h.event <> 'LINK'
  order by h.revision;
 
--- done_today --
+-- count_today --
 -- Count operations for these reasons since midnight (UTC, the database's clock): of a session, or of an actor without
 -- one. Rows of relations do not count.
 select count(distinct op_id) from history
@@ -36,15 +36,15 @@ select count(distinct op_id) from history
    and session_id is not distinct from %(session_id)s and (session_id is not null or actor = %(actor)s)
    and ts >= date_trunc('day', clock_timestamp(), 'UTC');
 
--- head --
+-- read_head --
 -- Return the newest row of the agent's history; its hash is public.
 select revision, hash from heads where agent_id = %(agent_id)s and revision > 0;
 
--- hashes --
+-- read_hashes --
 -- Return the hashes of these rows of the agent's history, as administrator.
 select revision, hash from history where agent_id = %(agent_id)s and revision = any(%(revisions)s);
 
--- exported --
+-- read_export_rows --
 -- Return rows of the chain for a person's export, with the contents of the person's own scope keys.
 select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
        case when h.revision is not null then history_text(h) end as text,
@@ -55,7 +55,7 @@ select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
   left join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
  order by l.revision;
 
--- operations --
+-- list_operations --
 -- Return operations on the visible scope keys, newest first. The rows of an operation and the steps of a rollback are
 -- one row.
 select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.revision) as first_revision, max(h.revision) as last_revision,
@@ -73,7 +73,7 @@ select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.revision
 having %(since)s::timestamptz is null or max(h.ts) >= %(since)s
  order by max(h.revision) desc limit %(most)s;
 
--- operations_in --
+-- find_operation_ids --
 -- Return operations of agents in a session since a time, or of a refinement or maintenance run. Rollbacks belong to no
 -- conversation, and a purge cannot be undone.
 select distinct h.op_id from history h
@@ -91,7 +91,7 @@ select coalesce(max(h.revision), 0) from history h
        select coalesce(l.meta ->> 'rollback', l.op_id::text) from history l
         where l.agent_id = %(agent_id)s and l.scope_key = %(key)s and l.ts > %(moment)s offset 0);
 
--- divided --
+-- is_within_operation --
 -- Return whether an operation on a scope key, or a rollback, has rows on both sides of a revision.
 select exists (
     select from (select op_id, meta from history

@@ -82,7 +82,7 @@ select w.*, s.*, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.s
        offset %(skip)s %% greatest(1, case when %(quarantined)s then w.quarantined else w.pending - w.quarantined end)) as m on true
  order by m.place;
 
--- quarantined --
+-- quarantine --
 -- Leave messages to a retry.
 update messages set quarantined = true where agent_id = %(agent_id)s and id = any(%(ids)s) and formed_by is null;
 
@@ -100,19 +100,19 @@ update messages m set formed_by = %(op_id)s
                           and event in ('ERASE', 'PURGE')))
 returning m.id;
 
--- forget_later --
+-- schedule_forgetting --
 -- Set the time at which the content of these messages is deleted. The remaining skeleton makes a resent message
 -- harmless.
 update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
 
--- listed --
+-- list_messages --
 -- Return messages of the visible scope keys that still have content, newest first, of one session or of all.
 select id, session_id, role, author, user_id, content, said_at, utc_offset, submitted_by from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null
    and (%(session_id)s::text is null or session_id = %(session_id)s)
  order by said_at desc, session_id, place desc limit %(most)s;
 
--- counted --
+-- count_messages --
 -- Count the messages of the visible scope keys that still have content.
 select count(*) from messages
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and content is not null

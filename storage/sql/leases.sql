@@ -1,4 +1,4 @@
--- waits_for --
+-- blocked_by --
 -- Return true if the lease waits after a failure, and false if a run holds it.
 select holder is null from leases where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s;
 

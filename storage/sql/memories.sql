@@ -55,7 +55,7 @@ select %(agent_id)s, m.id, s.message_id, m.scope_key
                         and state <> 'purged' offset 0) as m
 on conflict do nothing;
 
--- twins --
+-- find_exact_duplicates --
 -- Return the exact active duplicate of each of these memories, independent of the embedding model.
 select g.id as new_id, m.id, m.version, m.protected from jsonb_to_recordset(%(memories)s)
        as g(id uuid, kind text, scope_key text, subject_user_id text, content text, draft text)
@@ -81,7 +81,7 @@ update memories
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state = 'active'
 returning id;
 
--- outdated --
+-- find_stale --
 -- Return facts that no longer hold but share source messages with a waiting reflection, or with a text of a
 -- consolidation that was not rewritten since. A fact that replaced or merged such a fact shares its sources too. A
 -- shared scope key gets no private facts of one person. Repeated and rephrased facts still hold. Each row is looked up
@@ -153,7 +153,7 @@ update memories
        valid_until = greatest(valid_from, clock_timestamp())
  where agent_id = %(agent_id)s and id = any(%(ids)s) and state in ('active', 'absorbed');
 
--- forget_drawn --
+-- forget_derived --
 -- Delete waiting reflections that rest on the source messages of this fact alone, if no other active fact shares these
 -- messages.
 update memories m set state = 'soft_deleted'
@@ -175,12 +175,12 @@ update memories set content = %(content)s, draft = %(draft)s
  where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state = 'active' and kind = any(%(kinds)s)
 returning id;
 
--- drafts --
+-- read_drafts --
 -- Return the drafts of these memories, if readers get other words.
 select id, draft from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and draft is not null;
 
--- parts --
+-- read_absorbed --
 -- Return the texts that a consolidation absorbed and still holds, oldest first.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and consolidated_into = %(id)s and state = 'absorbed'
@@ -206,7 +206,7 @@ update memories set private = true
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = %(id)s and state = 'active'
    and not private and not protected;
 
--- see_categories --
+-- allow_categories --
 -- Set the allowlist of the transaction's role; an empty one lifts it.
 select set_config('mnemic.categories', %(categories)s, true);
 
@@ -226,14 +226,14 @@ with gone as (
 )
 select id from gone;
 
--- living --
+-- list_memories --
 -- Return active memories of the visible scope keys and the given kinds, newest first.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and kind = any(%(kinds)s)
    and (state = 'active' or %(with_closed)s)
  order by valid_from desc, id limit %(most)s;
 
--- standing --
+-- read_context --
 -- Return the context memories, oldest first, with the agent's overrides; without memories, one row. Facts are limited
 -- to the categories that are always in context, the most important and newest ones first.
 select a.settings as overrides, m.{memory}
@@ -292,7 +292,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
        select * from memories where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
  order by n.place, e.score desc, e.distance, m.id;
 
--- unabsorbed --
+-- count_unabsorbed --
 -- Count the waiting reflections of each scope key, without protected ones.
 select scope_key, count(*) from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'

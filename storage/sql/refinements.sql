@@ -3,13 +3,13 @@
 insert into refinements (agent_id, id, scope_key, actor, target_tokens, tokens_before, memories_before)
 values (%(agent_id)s, %(id)s, %(key)s, %(actor)s, %(target)s, %(tokens)s, %(memories)s);
 
--- count --
+-- add_progress --
 -- Add turns, tokens and removed memories, and return the progress of the refinement.
 update refinements set steps = steps + %(steps)s, model_tokens = model_tokens + %(tokens)s, removed = removed + %(removed)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null
 returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at)::float8, removed, memories_before;
 
--- ledger --
+-- read_ledger --
 -- Return the context memories of the scope key, oldest first.
 select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags, scope_key,
@@ -18,7 +18,7 @@ select id, version, kind, category, content, subject, subject_user_id, valid_fro
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
  order by valid_from, id;
 
--- find --
+-- search_ledger --
 -- Return context memories with one of the words, between two days, the best match first.
 select m.id from memories m
  cross join lateral (
@@ -91,7 +91,7 @@ with merged as (
 )
 select id from stored;
 
--- done --
+-- count_outcomes --
 -- Count the refinement's changes of memories by event.
 select event, count(*)::integer from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and refinement_id = %(id)s
@@ -106,7 +106,7 @@ update refinements
        protected = %(PROTECT)s, journal_id = %(journal_id)s
  where agent_id = %(agent_id)s and id = %(id)s and ended is null;
 
--- listed --
+-- list_refinements --
 -- Return refinements of the visible scope keys, or all that the transaction sees, newest first.
 select id, scope_key, started_at, actor, ended, ended_at,
        ended is null and exists (select from leases l
@@ -124,7 +124,7 @@ select id, scope_key, started_at, actor, ended, ended_at,
 update entries set model = %(model)s, vec = (%(vectors)b::halfvec[])[1]
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and item_id = %(memory_id)s and model = '';
 
--- originals --
+-- read_originals --
 -- Return the texts that memories had at the start of the refinement, with subject and date. For memories that the
 -- refinement itself created, their parts count. Without ids, all memories that it changed.
 with recursive part(id) as (

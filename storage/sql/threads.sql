@@ -46,11 +46,11 @@ delete from checkpoint_blobs as b
         where c.thread_id = b.thread_id and c.checkpoint_ns = b.checkpoint_ns
           and c.checkpoint -> 'channel_versions' ->> b.channel = b.version);
 
--- delete_standings --
+-- delete_statuses --
 -- Delete the states of threads; the trigger records the new ones.
 delete from supervisor_checkpoints where thread_prefix(agent_id, user_id) || thread_id = any(%(threads)s::text[]);
 
--- stand_again --
+-- restore_statuses --
 -- Touch the latest checkpoint of threads, so that the trigger records it.
 update checkpoints as c set metadata = metadata
  where c.thread_id = any(%(threads)s::text[]) and c.checkpoint_ns = ''
@@ -72,7 +72,7 @@ select c.* from checkpoints k cross join lateral jsonb_populate_record(k, %(rena
  where k.thread_id = %(source)s order by k.checkpoint_id
 on conflict do nothing;
 
--- standings --
+-- statuses --
 -- Return the state of each thread of a user, the last active first.
 select thread_id, checkpoint_data ->> 'checkpoint_id' as checkpoint_id, (checkpoint_data ->> 'step')::integer as step,
        checkpoint_data ->> 'source' as source,

@@ -162,7 +162,7 @@ WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "delete": (lambda at: edits.delete(at.refining, 3), 1),
     "protect_in_refinement": (lambda at: edits.protect(at.refining, 3), 1),
     "dedup": (
-        lambda at: at.refining.run_operation("dedup", lambda editor: refinements.duplicates(editor.tx, remove=True)),
+        lambda at: at.refining.run_operation("dedup", lambda editor: refinements.remove_duplicates(editor.tx)),
         1,
     ),
     "complete": (_complete, 1),

@@ -346,7 +346,9 @@ async def test_control_a_session_that_is_not_closed_is_seen(fresh_db: Clone, mon
 async def test_control_what_is_left_out_of_the_undoing_is_seen(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    worsen(monkeypatch, history, operations_in=("h.refinement_id =", f"h.reason <> '{reason}' and h.refinement_id ="))
+    worsen(
+        monkeypatch, history, find_operation_ids=("h.refinement_id =", f"h.reason <> '{reason}' and h.refinement_id =")
+    )
 
     seen = await caught(fresh_db)
     # or the undoing itself meets what it does not know to be its own

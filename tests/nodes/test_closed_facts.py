@@ -231,7 +231,7 @@ async def test_of_forty_closed_facts_no_context_says_what_they_said(
     "changes",
     [
         pytest.param({}, id="the writer is not told"),
-        pytest.param({"outdated": ("where f.kind = 'fact'", "where false")}, id="nothing is looked at"),
+        pytest.param({"find_stale": ("where f.kind = 'fact'", "where false")}, id="nothing is looked at"),
         pytest.param({"close_parts": ("in ('active', 'absorbed')", "= 'active'")}, id="the parts are searched"),
     ],
 )

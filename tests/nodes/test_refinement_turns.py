@@ -271,7 +271,7 @@ def _together(old: list[str], new: str, *, about: list[str]) -> list[bool]:
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "case"),
     [
-        (refinements, "originals", _of_now, "many small steps"),
+        (refinements, "read_originals", _of_now, "many small steps"),
         (editor_module, "lost_memories", _together, "a merge into the text of one"),
     ],
 )

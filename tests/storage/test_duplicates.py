@@ -49,7 +49,7 @@ async def remove(db: Database, key: str, who: Identity = ANA) -> refinements.Cla
     found: list[int] = []
 
     async def act(tx: Any) -> None:
-        found.append(await refinements.duplicates(tx, remove=True))
+        found.append(await refinements.remove_duplicates(tx))
 
     await within(db, who, session, act, reason="dedup")
     assert found == [1]

@@ -64,7 +64,7 @@ class Explaining(ScopedTransaction):
         async with AsyncClientCursor(self.connection) as cursor:
             await cursor.execute(b"prepare explained as " + text)
             explain = f"explain (analyze, format json) execute explained ({marks})".encode()
-            named = self._named(values)
+            named = self._with_own_values(values)
             listed = [list(value) if isinstance(value := named[name], tuple) else value for name in names]
             await cursor.execute(explain, listed)
             ((plans,),) = await cursor.fetchall()

@@ -147,7 +147,7 @@ async def as_a_duplicate(world: World) -> Case:
     (old,) = await bos(world, f"The {CANARY} starts at dawn.", kind="core")
     new = await anas(world, f"The  {CANARY} starts at dawn.", kind="core")
     session = await begun(world.db, ANA, CREW)
-    await within(world.db, ANA, session, lambda tx: refinements.duplicates(tx, remove=True), reason="dedup")
+    await within(world.db, ANA, session, refinements.remove_duplicates, reason="dedup")
     return Case(new, [old])
 
 

@@ -90,9 +90,9 @@ PARTS = ("a", "a/b", "b", "", "%", "%2F", "a%2Fb", "/", "Ünal", "a b")
 async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
     db: Database, superuser: psycopg.Connection
 ) -> None:
-    find_owners: Sequence[tuple[str, str]] = [pair for pair in permutations(PARTS, 2) if pair[0]]
-    assert len({ThreadOwner(*pair).prefix for pair in find_owners}) == len(find_owners)
-    for agent, user in find_owners[::20]:
+    pairs: Sequence[tuple[str, str]] = [pair for pair in permutations(PARTS, 2) if pair[0]]
+    assert len({ThreadOwner(*pair).prefix for pair in pairs}) == len(pairs)
+    for agent, user in pairs[::20]:
         saver = saver_of(db, user, agent)
         for thread in ("t", "a/b", "%2F"):
             await answering(saver).ainvoke(said(f"{agent} {user}"), at(thread))
@@ -101,7 +101,7 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
         assert found == {f"{agent} {user}"}
         assert {item.thread_id for item in await saver.statuses()} == {"t", "a/b", "%2F"}
     rows = superuser.execute("select distinct agent_id, user_id from mnemic.supervisor_checkpoints").fetchall()
-    assert {*rows} == {*find_owners[::20]}
+    assert {*rows} == {*pairs[::20]}
     assert misplaced(superuser) == []
 
 

@@ -296,7 +296,7 @@ async def test_statements_are_prepared_only_where_a_connection_stays_the_same(
     clean_db: Clone, monkeypatch: pytest.MonkeyPatch, poses: bool, pooler: str, prepares: bool
 ) -> None:
     if poses:
-        monkeypatch.setattr(connection_module, "_process", _of_a_pooler)
+        monkeypatch.setattr(connection_module, "_server_process", _of_a_pooler)
     async with clean_db.database(Settings(pooler=pooler, pool_size=1)) as db:
         for number in range(TIMES):  # reads, writes and talks often enough that the driver would prepare it
             await remember(db, identity(), memory(f"Ana has {number} hives."))

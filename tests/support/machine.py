@@ -193,7 +193,7 @@ class TimeMachine(RuleBasedStateMachine):
         async def edit(tx: ScopedTransaction) -> None:
             entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
             if act == "dedup":
-                await refinements.duplicates(tx, remove=True)
+                await refinements.remove_duplicates(tx)
             elif len(ids) < 2:
                 return
             elif act == "merge":

@@ -136,7 +136,7 @@ async def test_control_looked_up_before_the_operation_some_would_be_stored_twice
     async def nothing_near(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    monkeypatch.setattr(memories, "similar", nothing_near)
+    monkeypatch.setattr(memories, "find_nearest", nothing_near)
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
     for text in (BEES, AGAIN):
         await memory.remember(ANA, text, category="activity")
