@@ -1,4 +1,4 @@
-"""Values from outside, checked by pydantic against type annotations; an error never quotes them."""
+"""Validation of values from callers by pydantic and type annotations; an error never quotes a value."""
 
 import builtins
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -38,10 +38,10 @@ Seq = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-#: Plain reasons in place of pydantic's, which quote the caller's object in the first three.
+#: Plain reasons in place of pydantic's; pydantic quotes the caller's object in the first three.
 _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
-    "extra_forbidden": "there is nothing of this name",
+    "extra_forbidden": "there is no field of this name",
     "tuple_type": "is a list",
 }
 _MAX_NAME_LENGTH = 64
@@ -55,36 +55,44 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
     the function. An argument without annotation, such as `self`, is not checked. The first call builds the validator.
 
     Raises:
-        InvalidInputError: by the function, before its body runs; the message has the argument's name and the reason.
+        InvalidInputError: if an argument does not fit, by the function before its body runs.
     """
 
     @wraps(function)
-    def given(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         return args, kwargs
 
     # the annotation of the result may name a type that is only imported for type checkers
-    given.__annotations__ = {name: kind for name, kind in given.__annotations__.items() if name != "return"}
-    built = cache(lambda: validate_call(config=_STRICT)(given))
+    arguments.__annotations__ = dict(arguments.__annotations__)
+    arguments.__annotations__.pop("return", None)
+    validator = cache(lambda: validate_call(config=_STRICT)(arguments))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:  # only the arguments, not the body, whose errors have other causes
-            args, kwargs = built()(*args, **kwargs)
+        try:  # not around the function itself, since its errors have other causes
+            args, kwargs = validator()(*args, **kwargs)
         except ValidationError as error:
-            cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
-            # an identity's own error already names its field
-            if isinstance(cause, InvalidInputError | MissingIdentityError):
-                raise cause from None
-            parameters = signature(function).parameters.values()
-            positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
-            raise InvalidInputError(first_problem(error, positional)) from None
+            raise _argument_error(error, function) from None
         return function(*args, **kwargs)
 
     @wraps(function)
     async def call_async(*args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)
 
-    return cast("Callable[Parameters, Result]", call_async if iscoroutinefunction(function) else call)
+    if iscoroutinefunction(function):
+        return cast("Callable[Parameters, Result]", call_async)
+    return cast("Callable[Parameters, Result]", call)
+
+
+def _argument_error(error: ValidationError, function: Callable[..., Any]) -> InvalidInputError | MissingIdentityError:
+    """Return the error for the first argument that does not fit."""
+    cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
+    # an identity's own error already names its field
+    if isinstance(cause, InvalidInputError | MissingIdentityError):
+        return cause
+    parameters = signature(function).parameters.values()
+    positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    return InvalidInputError(first_problem(error, positional))
 
 
 def validate(kind: type[Value], value: object, *, strict: bool | None = True) -> Value:
@@ -93,10 +101,10 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
     Args:
         kind: the type.
         value: the value from outside.
-        strict: whether 1 or "yes" is refused as a bool, and so on; None for the type's own rule.
+        strict: whether values of another type, such as 1 for a bool, are refused; None for the type's own rule.
 
     Raises:
-        InvalidInputError: the value is not of this type.
+        InvalidInputError: if the value is not of this type.
     """
     try:
         return cast("Value", _adapter(kind).validate_python(value, strict=strict))
@@ -105,28 +113,30 @@ def validate(kind: type[Value], value: object, *, strict: bool | None = True) ->
 
 
 def to_uuid(value: object) -> UUID:
-    """Return an id that may be given as text.
+    """Return an id as a UUID.
 
     Raises:
-        ValueError: it is no id.
+        ValueError: if the value is neither a UUID nor the text of one.
     """
     if isinstance(value, UUID):
         return value
-    with suppress(ValueError):  # its message may quote the text
+    with suppress(ValueError):  # the message of `UUID` may quote the text
         if isinstance(value, str):
-            return UUID(str.__str__(value))  # not by the methods of a subclass
+            return UUID(str.__str__(value))  # a subclass may have methods of its own
     raise ValueError("an id is a UUID, or its text")
 
 
 def _without_surrogates(value: object) -> object:
-    return str.encode(value, errors="ignore").decode() if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return str.encode(value, errors="ignore").decode()
 
 
 #: Removes half characters from a text that is cleaned later; pydantic would refuse the whole text if it has a limit.
 WHOLE_CHARACTERS: Final = BeforeValidator(_without_surrogates)
 
 
-#: An id as a caller of `Mnemic` may give it; `to_uuid` makes it a UUID for type checkers too.
+#: An id as callers pass it; a validated argument is a UUID.
 AnyId = Annotated[UUID | str, PlainValidator(to_uuid)]
 
 
@@ -144,18 +154,18 @@ def _to_time(value: object, read: ValidatorFunctionWrapHandler) -> object:
         raise ValueError("a datetime with its zone, such as 2026-03-02T09:14:00Z") from None
 
 
-#: A time as a caller gives it.
+#: A time as callers pass it.
 Time = Annotated[AwareDatetime, WrapValidator(_to_time)]
-#: A moment of a history, as a caller gives it: never text or a fraction, which could be meant as either.
+#: A point of a history as callers pass it: a revision or a time. A text or a fraction could mean either.
 Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
 
 
 def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str:
-    """Describe the first problem by the name of its field, without the value, which may be a user's text.
+    """Describe the first problem by the name of its field, without the value: it may be a user's text.
 
     Args:
         error: pydantic's error.
-        positional: the names of arguments, which pydantic numbers if they were given without names.
+        positional: names of positional arguments; pydantic numbers them.
     """
     problem = error.errors(include_input=False, include_url=False)[0]
     reason = _REASONS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
@@ -164,33 +174,38 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
     place, *within = problem["loc"]
     if positional and isinstance(place, int):
         place = positional[min(place, len(positional) - 1)]
+    path = field_name(place)
     # `filters.importance_min`; pydantic's other names on the way to a value do not help the caller
-    path = [place, *(part for part in within[:1] if str(part).isidentifier() and not hasattr(builtins, str(part)))]
-    return f"{'.'.join(map(field_name, path))}: {reason}"
+    if within and str(within[0]).isidentifier() and not hasattr(builtins, str(within[0])):
+        path = f"{path}.{field_name(within[0])}"
+    return f"{path}: {reason}"
 
 
 def field_name(part: int | str) -> str:
     """Return a field's name for a message; the name of an unknown field may be any text."""
-    is_name = isinstance(part, int) or (part.isidentifier() and len(part) <= _MAX_NAME_LENGTH)
-    return str(part) if is_name else "an unknown field"
+    if isinstance(part, int) or (part.isidentifier() and len(part) <= _MAX_NAME_LENGTH):
+        return str(part)
+    return "an unknown field"
 
 
 def nearest(name: str, names: Collection[str]) -> str:
-    """Return `; the nearest is NAME` if one of the names is close to this one, else nothing."""
+    """Return `; the nearest is NAME` if one of the names is close to this one, else an empty text."""
     close = get_close_matches(name, names, n=1)
-    return f"; the nearest is {close[0]}" if close else ""
+    if not close:
+        return ""
+    return f"; the nearest is {close[0]}"
 
 
-#: Of the environment's variables.
+#: Prefix of the environment's variables.
 PREFIX: Final = "MNEMIC_"
-#: Characters of a key.
+#: Minimum number of characters of a key.
 MIN_SECRET: Final = 16
 #: Marks a setting that one agent may override.
 OWN: Final = "an agent may have its own"
 Own = Annotated[Value, OWN]
-#: Postgres' integers end there, and no number of this library means anything beyond.
+#: The range of Postgres' integers.
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
-#: A day at most: Postgres' time limits are milliseconds in such an integer.
+#: At most a day: Postgres' time limits are milliseconds in such an integer.
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -200,16 +215,19 @@ def _long_enough(secret: SecretStr) -> SecretStr:
     return secret
 
 
-#: What signatures are made with.
+#: Secret of signatures.
 Key = Annotated[SecretStr, AfterValidator(_long_enough)]
 
 
 @contextmanager
 def typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
-    """Of settings that came from the environment their variables are named.
+    """Turn validation errors of settings into errors that name the setting, or its variable.
+
+    Args:
+        variables: settings that came from the environment.
 
     Raises:
-        ConfigurationError: in the place of a ValidationError.
+        ConfigurationError: if a setting does not fit.
     """
     try:
         yield
@@ -219,5 +237,7 @@ def typed_errors(variables: Collection[str] = ()) -> Iterator[None]:
 
 
 def named_setting(setting: str, variables: Collection[str]) -> str:
-    """A setting by its variable, where it came from there."""
-    return f"{PREFIX}{setting.upper()}" if setting in variables else setting
+    """Return the name of a setting, or of its variable if it came from the environment."""
+    if setting not in variables:
+        return setting
+    return f"{PREFIX}{setting.upper()}"

@@ -1,4 +1,4 @@
-"""Every error Mnemic raises. A class's docstring is its default message; a message says what to do next."""
+"""Errors of Mnemic. The docstring of a class is its default message; a message names the remedy."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,9 +9,9 @@ from mnemic.state.kinds import Usage
 
 
 class MnemicError(Exception):
-    """Something in Mnemic went wrong."""
+    """Mnemic failed."""
 
-    #: Postgres' own code for it, where the error came from the database.
+    #: Error code of Postgres, if the error came from the database.
     sqlstate: str | None = None
 
     def __init__(self, message: str | None = None) -> None:
@@ -19,19 +19,19 @@ class MnemicError(Exception):
 
 
 class RefusedCallError(MnemicError):
-    """This call is refused; nothing was written. The message says why and what to do, and a model may read it."""
+    """This call is refused; nothing was written. The message gives the reason and the remedy; a model may read it."""
 
 
 class InvalidInputError(RefusedCallError, ValueError):
-    """The given value cannot be used; nothing was written."""
+    """This value cannot be used; nothing was written."""
 
 
 class RefusedIdentityError(InvalidInputError):
-    """The run, or a message, names somebody whom it may not speak for; nothing was read or written."""
+    """The run or a message names a user or agent that its caller may not act for; nothing was read or written."""
 
 
 class MissingIdentityError(MnemicError, ValueError):
-    """No identity was given. Pass context=Identity(agent_id=..., user_id=...) with the run."""
+    """The identity is missing. Pass context=Identity(agent_id=..., user_id=...) with the run."""
 
 
 class ConfigurationError(MnemicError):
@@ -39,35 +39,35 @@ class ConfigurationError(MnemicError):
 
 
 class ForkedProcessError(MnemicError):
-    """This Mnemic was opened before the process was forked: open one in each worker, after the fork."""
+    """This Mnemic was opened before the process was forked. Open one in each worker, after the fork."""
 
 
 class DatabaseUnavailableError(MnemicError):
-    """The database cannot be reached or does not answer; try again, and run `mnemic doctor` if it persists."""
+    """The database cannot be reached or does not respond. Try again; run `mnemic doctor` if it persists."""
 
 
 class BusyError(MnemicError):
-    """More recalls came at once than were answered in time; try again, or spread them over more processes and cores."""
+    """Too many recalls at once. Try again, or spread them over more processes and cores."""
 
 
 class DatabaseSetupError(MnemicError):
-    """The database is not set up for Mnemic: run `mnemic db migrate`."""
+    """The database is not set up for Mnemic. Run `mnemic db migrate`."""
 
 
 class RefusedError(MnemicError):
-    """The database refuses this change: a guard or a missing right stands against it; nothing was written."""
+    """The database refuses this change, by a guard or for lack of a right; nothing was written."""
 
 
 class CategoryRefusedError(RefusedCallError):
-    """This role may not ask for these categories; nothing was read."""
+    """This role may not read these categories; nothing was read."""
 
 
 class BlockedLoopError(MnemicError):
-    """Mnemic's event loop cannot answer this thread: await the agent (ainvoke), or invoke it in a thread of its own."""
+    """Mnemic's event loop is blocked by this call. Await the agent (ainvoke), or invoke it in a thread of its own."""
 
 
 class NotRememberedError(RefusedCallError):
-    """This session has had as many memories kept today as it may; nothing was written."""
+    """This session has reached its daily limit of remembered memories; nothing was written."""
 
 
 class NotForgottenError(RefusedCallError):
@@ -87,75 +87,75 @@ class RefinementRunningError(MnemicError):
 
 
 class MaintenanceRunningError(MnemicError):
-    """Another maintenance run of this agent is under way; wait until it has ended."""
+    """Another maintenance of this agent is running; wait until it has ended."""
 
 
 class RefinementOverError(RefusedCallError):
-    """This refinement has ended, another run has taken it up, or what it read was erased; nothing was written."""
+    """This refinement has ended, another run continues it, or a memory that it read was erased; nothing was written."""
 
 
 class RefinementRefusedError(RefusedCallError):
-    """This may not be done in a refinement; nothing was written."""
+    """A refinement may not do this; nothing was written."""
 
 
 class UnknownMemoryError(InvalidInputError):
-    """The agent has no living memory of this id: `as_of` (`mnemic as-of`) lists them; nothing was written."""
+    """The agent has no active memory with this id; nothing was written. `mnemic as-of` lists the memories."""
 
 
 class UnknownOperationError(InvalidInputError):
-    """No such operation: look operations up with `operations` (`mnemic audit log`); nothing was written."""
+    """There is no operation with this id; nothing was written. `mnemic audit log` lists the operations."""
 
 
 class RollbackRefusedError(MnemicError):
-    """Something stands against this rollback; nothing was written."""
+    """This rollback has conflicts; nothing was written."""
 
     def __init__(self, message: str, rollback: Rollback) -> None:
         super().__init__(message)
-        #: What it met: ids and states, no contents.
+        #: Conflicts of the rollback, by ids and states, without contents.
         self.rollback = rollback
 
 
 class RollbackConflictError(RollbackRefusedError):
-    """Memories were changed later, have a living twin, or are protected; nothing was written."""
+    """Memories were changed later, have an active duplicate, or are protected; nothing was written."""
 
 
 class ContentErasedError(RollbackRefusedError):
-    """What these memories said back then was erased; nothing was written."""
+    """The earlier contents of these memories were erased; nothing was written."""
 
 
 class RollbackStoppedError(MnemicError):
-    """A rollback in steps came to a halt between two of them: the same call goes on with what is left."""
+    """A rollback in steps stopped between two steps. The same call continues it."""
 
     def __init__(self, op_id: UUID, *, done: int, left: int) -> None:
         super().__init__(
-            f"stopped after {done} changes, {left} are left: the same call goes on, and its dry run tells what stands "
-            f"against it; to take back what was done, undo {op_id}"
+            f"stopped after {done} changes, {left} are left. The same call continues, and its dry run lists the "
+            f"conflicts. To take the changes back, undo {op_id}"
         )
-        #: The rollback, as the history names it.
+        #: Operation id of the rollback.
         self.op_id = op_id
-        #: Memories and relations that this call changed, and those that it did not come to.
+        #: Number of memories and relations that this call changed, and that are left.
         self.done = done
         self.left = left
 
 
 class BrokenAuditError(MnemicError):
-    """The history is not as it was written, so that no anchor was made: `mnemic audit verify` names what is wrong."""
+    """The history was altered, so no anchor was made. `mnemic audit verify` lists the problems."""
 
     def __init__(self, problems: Sequence[AuditProblem]) -> None:
         super().__init__()
-        #: Codes, seqs and ids, no contents.
+        #: Problems by codes, revisions and ids, without contents.
         self.problems = tuple(problems)
 
 
 class BudgetSpentError(MnemicError):
-    """The tenant's daily token budget is used up; background work with models goes on the next day."""
+    """The tenant's daily token budget is used up; background work with models continues the next day."""
 
     def __init__(self, available_at: datetime) -> None:
         super().__init__(
-            "the tenant's daily token budget is used up; background work with models goes on at "
-            f"{available_at:%Y-%m-%d %H:%M} UTC, or once tenant_daily_tokens is raised"
+            "the tenant's daily token budget is used up; background work with models continues at "
+            f"{available_at:%Y-%m-%d %H:%M} UTC, or after tenant_daily_tokens is raised"
         )
-        #: When the next day begins, in UTC.
+        #: Begin of the next day, in UTC.
         self.available_at = available_at
 
 
@@ -164,16 +164,16 @@ class EmbeddedPostgresError(MnemicError):
 
 
 class ModelError(MnemicError):
-    """The model could not be used for this step; the message says what is left of the work."""
+    """The model could not be used for this step; the message gives the state of the work."""
 
     def __init__(self, message: str | None = None, *, spent: Usage | None = None) -> None:
         super().__init__(message)
-        #: Tokens of the calls that were made all the same.
+        #: Tokens of the calls that were made.
         self.spent = spent
 
 
 class ModelOutputError(ModelError):
-    """The provider refused this request, or the answer cannot be used; one that can be repaired was asked for again."""
+    """The provider refused this request, or the answer cannot be used, even after one repair."""
 
 
 class EmbeddingError(ModelError):
@@ -185,8 +185,8 @@ class EmbeddingInputError(EmbeddingError):
 
 
 class EmbedderUnavailableError(EmbeddingError):
-    """The embedding model does not answer for now; texts are stored without vectors, which are filled later."""
+    """The embedding model does not respond; texts are stored without vectors, which are added later."""
 
 
 class ConcurrentChangeError(MnemicError):
-    """What this step had read was changed by another one meanwhile; nothing was written, run it again."""
+    """Another run changed the data that this step had read; nothing was written. Run it again."""

@@ -1,13 +1,13 @@
-"""Records of operational tracking: what the service did, how often, how long it took. None of them holds contents."""
+"""Records of operational tracking: operations, their number and duration. None of them holds contents."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Literal, get_args
 from uuid import UUID
 
-#: Parts of the service. `explicit`: what an application or an agent remembers, corrects, forgets; `worker`: jobs.
+#: Parts of the service. `explicit` stands for remember, correct and forget; `worker` for jobs.
 EventNode = Literal["recall", "query", "formation", "consolidation", "refinement", "explicit", "worker"]
-#: `skipped`: there was nothing to do, or it was refused.
+#: `skipped`: nothing was due, or the operation was refused.
 EventStatus = Literal["ok", "error", "skipped"]
 Measure = Literal["memories", "messages", "events", "tokens"]
 #: Columns by which counts are added up.
@@ -17,7 +17,7 @@ ALL_STATS_KEYS: tuple[StatsKey, ...] = get_args(StatsKey)
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One thing that the service did. Events are equal if they differ in time alone."""
+    """One operation of the service. Events that differ in time alone are equal."""
 
     agent_id: str
     node: EventNode
@@ -32,14 +32,14 @@ class Event:
     sim: float | None = None
     #: Equal events that this one counts.
     occurrences: int = field(default=1, compare=False)
-    #: Of all occurrences together; None if no time was taken.
+    #: Milliseconds of all occurrences together; None if they were not measured.
     duration_ms: float | None = field(default=None, compare=False)
     ts: datetime = field(default_factory=lambda: datetime.now(UTC), compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """How often something happened. A column by which the counts are not grouped is None."""
+    """A number of operations. A column is None if the counts are not grouped by it."""
 
     measure: Measure
     #: In UTC.
@@ -51,7 +51,7 @@ class Count:
     #: Status of events.
     status: str | None = None
     amount: int
-    #: Of events: milliseconds that they took together.
+    #: Milliseconds of all events together; None for another measure.
     duration_ms: float | None = None
 
 
@@ -74,7 +74,7 @@ class TenantTokens:
 
     tenant_id: str
     tokens: int
-    #: When the next day begins.
+    #: Begin of the next day.
     next_day: datetime
 
 
@@ -86,7 +86,7 @@ class Stats:
     context: list[ContextSize]
     #: Budget of the context memories of one scope key.
     context_budget_tokens: int
-    #: Tokens of the tenant today, and the most it may use for background work; None: no limit.
+    #: Tokens of the tenant today, and their limit for background work; None without a limit.
     tokens_today: int
     tenant_daily_tokens: int | None
 

@@ -1,11 +1,11 @@
-"""Files that hold contents or credentials: for their owner alone."""
+"""Files with contents or credentials, which only their owner may read."""
 
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
-#: Read and written by the owner alone.
+#: Mode that lets the owner alone read and write.
 PRIVATE_MODE: Final = 0o600
 
 
@@ -13,11 +13,11 @@ def open_private(path: Path, flags: int = os.O_RDWR | os.O_APPEND) -> int:
     """Open a file, create it with mode 0600 if it is missing, and narrow the mode of an existing one to 0600.
 
     Args:
-        path: of the file. A link is not followed if the file is opened with O_NOFOLLOW.
-        flags: of `os.open`; O_CREAT is added.
+        path: path of the file. A link is not followed if the flags have O_NOFOLLOW.
+        flags: flags of `os.open`; O_CREAT is added.
 
     Raises:
-        OSError: the file cannot be opened, or its mode is wider and belongs to another account.
+        OSError: if the file cannot be opened, or its mode is wider and belongs to another account.
     """
     descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
     try:
@@ -32,9 +32,9 @@ def open_private(path: Path, flags: int = os.O_RDWR | os.O_APPEND) -> int:
 
 
 def create_private(path: Path) -> int:
-    """Create a new file with mode 0600, whatever the umask, and open it for writing.
+    """Create a new file with mode 0600, independent of the umask, and open it for writing.
 
     Raises:
-        OSError: the file exists or cannot be created.
+        OSError: if the file exists or cannot be created.
     """
     return open_private(path, os.O_WRONLY | os.O_EXCL)

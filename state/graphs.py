@@ -22,13 +22,12 @@ from mnemic.state.kinds import Extraction, FormationReason, LeasedWork
 from mnemic.state.query import BudgetTokens, Delta
 from mnemic.state.records import Message, NewMemory, ScopeContext, SearchResult, Supersession
 
-#: `busy`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
+#: `busy`: another run holds the lease. `backoff`: the last run failed, and its pause is not over.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
-#: `leased`: another run works on it. `backoff`: the last one failed, and the next try has to wait.
+#: `leased`: another run holds the lease. `backoff`: the last run failed, and its pause is not over.
 Waits = Literal["leased", "backoff"]
-#: `text_only`: the question could not be embedded, and the search went by its words. `no_memory`: the database could
-#: not be reached in time, and the context is empty. `busy`: too many recalls came at once for this one, and the context
-#: is empty.
+#: `text_only`: the question could not be embedded, so the search used its text alone. `no_memory`: the database did not
+#: respond in time, and the context is empty. `busy`: too many recalls ran at once, and the context is empty.
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
@@ -41,7 +40,7 @@ class Lease(NamedTuple):
 
     work: LeasedWork
     scope_key: str
-    #: The run that claims it.
+    #: Run that holds the lease.
     holder: UUID
 
 
@@ -64,7 +63,9 @@ class StepUsage(TypedDict):
 
 def join_spent(old: list[StepUsage], new: list[StepUsage]) -> list[StepUsage]:
     """Join the usage of a run's steps; an empty list resets it, since a server's thread keeps the last run's."""
-    return [*old, *new] if new else []
+    if not new:
+        return []
+    return [*old, *new]
 
 
 class ConsolidationResult(TypedDict, total=False):
@@ -86,24 +87,28 @@ class FormationInput(TypedDict, total=False):
 
     #: Form pending messages now, without the triggers and the pause after a failure.
     force: Annotated[bool, UntrackedValue]
-    #: Form only messages that were set aside, now.
+    #: Form the quarantined messages now, and no others.
     retry: Annotated[bool, UntrackedValue]
 
 
 def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
     """Add figures by name; an empty dict resets them, since a server's thread keeps the last run's."""
-    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}} if new else {}
+    if not new:
+        return {}
+    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}}
 
 
 def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult]) -> list[ConsolidationResult]:
     """Join the results of parallel runs, in the order of scope keys; an empty list resets them."""
-    return sorted([*old, *new], key=lambda result: result["scope_key"]) if new else []
+    if not new:
+        return []
+    return sorted([*old, *new], key=lambda result: result["scope_key"])
 
 
 class FormationOutput(TypedDict, total=False):
     """Result of a formation."""
 
-    #: Reason of the run; None if nothing was due, or if it has to wait.
+    #: Reason of the run; None if nothing was due, or if the run has to wait.
     reason: FormationReason | None
     #: Reason to wait; None without one.
     waits: Waits | None
@@ -190,7 +195,7 @@ class RecallInput(TypedDict, total=False):
     #: The message that is about to be answered.
     question: Text
     search: Annotated[SearchMode, UntrackedValue]
-    #: Tokens the retrieved lines may take; None: the setting.
+    #: Maximum tokens of the retrieved lines; None for the setting.
     budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
 
 
@@ -204,7 +209,7 @@ class MemoryContext(TypedDict):
     standing: str
     #: Changes since the session's last recall, and search results, for the place before the turn's message.
     turn: str
-    #: The id of that message; None, or not there: the last one of a user.
+    #: Id of that message; if it is None or missing, the last message of a user.
     message_id: NotRequired[str | None]
 
 
@@ -214,18 +219,18 @@ class RecallOutput(TypedDict, total=False):
     context: Annotated[MemoryContext, UntrackedValue]
     #: The search results that fitted, best first.
     memories: Rows
-    #: Why a search ran; None: it did not.
+    #: Reason for the search; None if there was none.
     searched: str | None
     #: Tokens of the whole context.
     tokens: int
     #: The missing part of this recall; None if complete.
     degraded: Degraded | None
-    #: Up to where changes were announced to the session, to be passed on to `observe` once the turn is answered; None:
-    #: nobody asked for them.
+    #: Revision up to which changes were announced to the session, for `observe` after the turn; None if no changes were
+    #: requested.
     revision: int | None
     #: Every change since the session's last recall, without a text: revision, event, sign, memory_id.
     updates: Rows
-    #: Scope keys with a core memory above its budget, for which a refinement is recommended.
+    #: Scope keys with a context memory above its budget, for which a refinement is recommended.
     over_budget: list[str]
 
 

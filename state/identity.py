@@ -1,4 +1,4 @@
-"""Who a run belongs to. The host application gives it; a model never does."""
+"""The identity of a run. The host application sets it; a model never does."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ from mnemic.state.times import ZoneName
 
 Scope = Literal["session", "user", "group", "agent"]
 
-#: Agent and scope key stand in every tuple of the covering index, beside a vector of 2 KiB; together 2,704 bytes.
+#: A tuple of the covering index, 2,704 bytes, holds agent, scope key and a vector of 2 KiB.
 MAX_ID_BYTES = 128
-#: Each group brings a standing text of up to 500 words into every prompt: 64 of them are 32,000 words.
+#: Each group adds a consolidation of up to 500 words to every prompt: 64 groups add 32,000 words.
 MAX_GROUPS = 64
-#: Nobody talks with more people at once; a whole company need not be listed for those who speak.
+#: More people than speak in one session.
 MAX_MEMBERS = 1000
 
 
@@ -36,37 +36,39 @@ def _clean_id(value: str) -> str:
     return value
 
 
-#: Kept as it is: who normalised ids would make one person of two.
+#: Not normalised, since two ids could become one.
 HostId = Annotated[StrictStr, AfterValidator(_clean_id)]
 
 
 _PLAIN_ID = re.compile(r"[^\W\d_]+(?:[._-][^\W\d_]+)*")
 #: A uuid, or a run of hexadecimal digits as databases and hashes make them.
 _OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{16,}", re.IGNORECASE)
-#: From so many characters on, half of them digits, an id is made for machines; `ana2` and `marit1987` are not.
+#: An id of at least this many characters, half of them digits, is made for machines; `ana2` is not.
 _OPAQUE_CHARS = 8
 _SHOWN_CHARS = 8
 
 
 def display_name(author: str) -> str:
-    """`Mara` for `mara`, `Mara Lopes` for `mara.lopes`, `User 3f2a9c1e` for an opaque id; all else as it is."""
+    """Return `Mara` for `mara`, `Mara Lopes` for `mara.lopes`, `User 3f2a9c1e` for an opaque id, else the id."""
     if author.islower() and _PLAIN_ID.fullmatch(author):
         return " ".join(part[0].upper() + part[1:] for part in re.split(r"[._-]", author))
-    digits = sum(char.isdigit() for char in author)
-    is_made = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
-    return f"User {author[:_SHOWN_CHARS]}" if is_made or _OPAQUE.fullmatch(author) else author
+    digits = sum(map(str.isdigit, author))
+    is_mostly_digits = len(author) >= _OPAQUE_CHARS and 2 * digits >= len(author) and " " not in author
+    if is_mostly_digits or _OPAQUE.fullmatch(author):
+        return f"User {author[:_SHOWN_CHARS]}"
+    return author
 
 
 def scope_key(scope: Scope, owner_id: str) -> str:
-    """The text form of a scope and its owner, such as `user:ana`."""
+    """Return a scope and its owner as text, such as `user:ana`."""
     return f"{scope}:{owner_id}"
 
 
 def split_scope_key(key: str) -> tuple[Scope, str]:
-    """Scope and owner of a scope key.
+    """Return scope and owner of a scope key.
 
     Raises:
-        InvalidInputError: the text is not a scope key.
+        InvalidInputError: if the text is no scope key.
     """
     scope, _, owner = key.partition(":")
     if scope in get_args(Scope) and owner:
@@ -74,17 +76,17 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
     raise InvalidInputError("a scope key is written as 'user:ana' or 'group:harbor'; this is none")
 
 
-#: The role that talks with people, which is that of an identity that names none.
+#: Default role: the agent that talks with people.
 SUPERVISOR: Final = "supervisor"
 
 
 class Identity(BaseModel):
-    """Agent, user, groups, session, asking role and actor of one run: plain JSON, given by the host.
+    """Agent, user, groups, session, role and actor of one run, as plain JSON from the host.
 
-    It is the `context_schema` of every graph, and the only authority on which memories a run may see.
+    It is the `context_schema` of every graph, and the only authority on the memories that a run may see.
 
     Raises:
-        InvalidInputError: an id cannot be used, or a field is unknown.
+        InvalidInputError: if an id cannot be used, or a field is unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
@@ -95,17 +97,17 @@ class Identity(BaseModel):
     session_id: HostId | None = None
     role: HostId = SUPERVISOR
     actor_id: HostId | None = None
-    #: Who else in this session belongs to its groups: what they type may become the group's, as what the user types.
+    #: Other users of this session who belong to its groups; memories may be shared with the group by their sentences.
     members: Annotated[tuple[HostId, ...], Field(max_length=MAX_MEMBERS)] = ()
-    #: Whether what this user types may become everybody's: for operators, and an assistant of one person.
+    #: Whether sentences of this user may be shared with all users: for operators, and the assistant of one person.
     teaches_agent: StrictBool = False
     #: Time zone of the user, for times without an offset and for the current day. None: the setting.
     timezone: ZoneName | None = None
 
-    if not TYPE_CHECKING:  # type checkers keep the fields' own signature
+    if not TYPE_CHECKING:  # type checkers keep the signature of the fields
 
         def __init__(self, **fields: Any) -> None:
-            # LangGraph makes a run's context of a dict this way too
+            # LangGraph builds the context of a run from a dict this way too
             require_known_fields(fields)
             try:
                 super().__init__(**fields)
@@ -113,22 +115,26 @@ class Identity(BaseModel):
                 raise InvalidInputError(first_problem(error)) from None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """The identity with other values, which are checked as those of a new one are."""
+        """Return the identity with other values, after the checks of a new one."""
         return type(self)(**{**self.model_dump(), **(update or {})})
 
     def may_speak_for(self, scope: Scope) -> frozenset[str | None]:
-        """Whose typed words may become the group's or everybody's."""
-        members = self.members if scope == "group" else ()
-        return frozenset([self.user_id, *members] if self.user_id else members)
+        """Return the users whose sentences may be shared with a group, or with all users."""
+        users: set[str | None] = set()
+        if scope == "group":
+            users.update(self.members)
+        if self.user_id:
+            users.add(self.user_id)
+        return frozenset(users)
 
     @property
     def actor(self) -> str:
-        """Who acts: the named actor, else the user, else the agent itself."""
+        """The named actor, else the user, else the agent itself."""
         return self.actor_id or self.user_id or self.agent_id
 
     @property
     def scope_keys(self) -> tuple[str, ...]:
-        """Every scope key this identity may read and write, the widest scope first."""
+        """Every scope key that this identity may read and write, the widest scope first."""
         keys = [scope_key("agent", self.agent_id)]
         keys += [scope_key("group", group) for group in self.group_ids]
         if self.user_id:
@@ -139,15 +145,15 @@ class Identity(BaseModel):
 
 
 def require_known_fields(names: Iterable[object]) -> None:
-    """Refuse a field that an identity does not have; a misspelt one would change whose memory a run uses.
+    """Refuse a field that an identity does not have: a misspelt one would select other memories.
 
     Raises:
-        InvalidInputError: names the field and the nearest right one.
+        InvalidInputError: if a field is unknown; the message names the nearest one.
     """
     for name in names:
         if name not in Identity.model_fields:
-            shown = field_name(name) if isinstance(name, str) else "an unknown field"
-            raise InvalidInputError(f"{shown}: an identity has no such field{_hint(shown)}")
+            unknown = field_name(name if isinstance(name, str) else "")
+            raise InvalidInputError(f"{unknown}: an identity has no such field{_hint(unknown)}")
 
 
 def _hint(unknown: str) -> str:
@@ -158,26 +164,26 @@ def _hint(unknown: str) -> str:
 
 
 def to_identity(context: object) -> Identity:
-    """Return the identity that a context stands for.
+    """Return the identity of a context.
 
-    A mapping is an identity and nothing else. A graph used as a node of another one gets that host's context object as
-    it is, so any object that has the identity's fields among others will do.
+    A mapping may have the fields of an identity only. Any other object may have further attributes, since a graph that
+    is a node of another graph gets the context object of its host.
 
     Raises:
-        MissingIdentityError: no context, or one without an agent.
-        InvalidInputError: an id in it cannot be used, or a mapping has an unknown key.
+        MissingIdentityError: if there is no context, or no agent in it.
+        InvalidInputError: if an id cannot be used, or a mapping has an unknown key.
     """
     if isinstance(context, Identity):
         return context
     if isinstance(context, Mapping):
-        given = validate(dict[Any, Any], context, strict=False)
+        fields = validate(dict[Any, Any], context, strict=False)
     else:
-        given = {name: getattr(context, name, None) for name in Identity.model_fields}
-    if given.get("agent_id") is None:
+        fields = {name: getattr(context, name, None) for name in Identity.model_fields}
+    if fields.get("agent_id") is None:
         raise MissingIdentityError
-    require_known_fields(given)
-    return Identity(**{name: value for name, value in given.items() if value is not None})
+    require_known_fields(fields)
+    return Identity(**{name: value for name, value in fields.items() if value is not None})
 
 
-#: The identity as a caller of `Mnemic` gives it, for functions under `check_arguments`; they get an `Identity`.
+#: An identity as callers pass it; a validated argument is an `Identity`.
 AnyIdentity = Annotated[Identity, BeforeValidator(to_identity)]

@@ -1,4 +1,4 @@
-"""The settings of models: which, where, how they are asked, and what they cost."""
+"""The settings of models: names, endpoint, structured output and prices."""
 
 import json
 import re
@@ -15,7 +15,7 @@ Arguments = dict[str, dict[str, Any]]
 Tier = Literal["fast", "slow", "agent"]
 StructuredOutput = Literal["json_schema", "function_calling", "text"]
 OFFLINE = "offline"
-#: Used when a key or a base URL is there and no model is named.
+#: Models by tier if a key or a base URL is set and no model is named.
 DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:gpt-5.1", "agent": "openai:gpt-5.1"}
 #: A covering index tuple holds 2,704 bytes; 1,024 half floats leave room for the keys beside them.
 MAX_DIMENSIONS = 1024
@@ -28,44 +28,44 @@ class ModelPrice(BaseModel):
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)]
-    #: Of input that the provider has in its cache. None: as any other.
+    #: Price of input from the provider's cache; None for the price of other input.
     cached: Annotated[float, Field(ge=0)] | None = None
 
 
 class ModelSettings(BaseSettings):
-    """The part of `Settings` that is about models."""
+    """Settings of models."""
 
-    #: `provider:model` of init_chat_model, or `offline`. None: the default with a key or a base URL, else offline.
+    #: `provider:model` of init_chat_model, or `offline`. None for the default with a key or a base URL, else `offline`.
     fast_model: str | None = None
     slow_model: str | None = None
     agent_model: Own[str | None] = None
-    #: Any OpenAI-compatible endpoint, for chat models and embedder. Secret, since it may hold a name and a password.
+    #: OpenAI-compatible endpoint of chat models and embedder. Secret, since it may hold a name and a password.
     base_url: SecretStr | None = None
     api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("api_key", "MNEMIC_API_KEY", "OPENAI_API_KEY")
     )
-    #: The longest silence of a model, and the longest it may take for an answer, all requests for it counted; where
-    #: the silence is the longer one, it is both.
+    #: Maximum silence of a model, and maximum time for an answer with all its requests. The larger of the two limits
+    #: the answer.
     model_timeout_seconds: Seconds = 120
     model_deadline_seconds: Seconds = 300
-    #: Tokens of one answer. The longest right one, a refinement's 64 calls, has some 10,000; a model may think as many.
+    #: Maximum tokens of one answer. The longest right one, a refinement's 64 calls, has about 10,000 tokens; thoughts
+    #: count too.
     max_output_tokens: PositiveInt = 16_384
-    #: How a step's answer gets its form: by the provider's JSON schema, a tool that the model has to call, or plain
-    #: text that JSON is read out of.
+    #: Method of structured output: the provider's JSON schema, a forced call of a tool, or JSON in plain text.
     structured_output: StructuredOutput = "json_schema"
-    #: The provider's own arguments of a model, by its name: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
+    #: Arguments of the provider, by the name of the model: `{"openai:gpt-5-mini": {"reasoning_effort": "low"}}`.
     #: Secret, since headers and proxies may hold credentials.
     model_arguments: Secret[Arguments] = Field(default=Secret({}))
-    #: By the names of models: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
+    #: Prices by the name of the model: `{"openai:gpt-5-mini": {"input": 0.25, "cached": 0.025, "output": 2}}`.
     model_prices: dict[str, ModelPrice] = Field(default_factory=dict)
-    #: `openai:NAME`, `minilm`, or `hash` (tests only). None: as for the models.
+    #: `openai:NAME`, `minilm`, or `hash` (tests only). None for the default, as for models.
     embedder: str | None = None
     #: Former embedder, for agents whose vectors are being moved to the other one: as `embedder`, or
     #: `openai:NAME:DIMENSIONS` if its vectors have another length than the model makes by itself.
     previous_embedder: str | None = None
-    #: The length of vector that an endpoint is asked for. None: what its model makes, or 1,024 of a text-embedding-3.
+    #: Requested length of vectors. None for the model's own length, or 1,024 for a text-embedding-3.
     embedder_dimensions: Annotated[int, Field(ge=1, le=MAX_DIMENSIONS)] | None = None
-    #: A directory with model.onnx for `minilm`. None: the installed package.
+    #: Directory with model.onnx for `minilm`. None for the installed package.
     minilm_path: Path | None = None
 
     @field_validator("fast_model", "slow_model", "agent_model")
@@ -78,12 +78,12 @@ class ModelSettings(BaseSettings):
     @field_validator("model_arguments", mode="before")
     @classmethod
     def _is_read(cls, arguments: object) -> object:
-        """A secret is text in the environment, which pydantic-settings does not parse."""
+        """Parse the text of the environment: pydantic-settings does not parse a secret."""
         if not isinstance(arguments, str):
             return arguments
         try:
             return json.loads(arguments)
-        except ValueError:  # whose context holds the text
+        except ValueError:  # its context holds the text
             raise ValueError("is a JSON object") from None
 
     @field_validator("base_url")
@@ -93,24 +93,28 @@ class ModelSettings(BaseSettings):
             return None
         address = url.get_secret_value()
         try:
-            urlsplit(address).port  # noqa: B018 - it is read when it is asked for
-        except ValueError:  # which quotes the address
+            urlsplit(address).port  # noqa: B018 - reading it parses it
+        except ValueError:  # it quotes the address
             raise ValueError("is no address with a host and a port") from None
         if not re.match("https?://[^/]", address):
             raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
         return url
 
     def model_for(self, tier: Tier) -> str:
-        """The chat model of a tier, `offline` where none is configured."""
-        named: str | None = getattr(self, f"{tier}_model")
-        return named or (DEFAULT_MODELS[tier] if self.has_endpoint else OFFLINE)
+        """Return the chat model of a tier, or `offline` if none is configured."""
+        name: str | None = getattr(self, f"{tier}_model")
+        if name:
+            return name
+        if self.has_endpoint:
+            return DEFAULT_MODELS[tier]
+        return OFFLINE
 
     @property
     def answer_seconds(self) -> float:
-        """The longest that an answer may take."""
+        """Maximum seconds of an answer."""
         return max(self.model_deadline_seconds, self.model_timeout_seconds)
 
     @property
     def has_endpoint(self) -> bool:
-        """Whether a key or a base URL was given."""
+        """Whether a key or a base URL is set."""
         return self.api_key is not None or self.base_url is not None

@@ -1,4 +1,4 @@
-"""The process that opened something: connections and event loops do not outlive a fork."""
+"""The process that opened a resource: connections and event loops cannot be used after a fork."""
 
 import os
 
@@ -6,7 +6,7 @@ from mnemic.state.errors import ForkedProcessError
 
 
 class OwnProcess:
-    """The process in which this was made."""
+    """The process in which this object was made."""
 
     def __init__(self) -> None:
         self._id = os.getpid()
@@ -20,7 +20,7 @@ class OwnProcess:
         """Refuse a caller in another process.
 
         Raises:
-            ForkedProcessError: the caller runs in a fork of that process.
+            ForkedProcessError: if the caller runs in a fork of that process.
         """
         if not self.is_current:
             raise ForkedProcessError

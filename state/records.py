@@ -1,4 +1,4 @@
-"""Frozen records that the rooms hand to one another."""
+"""Frozen records that several packages use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from mnemic.state.attribution import is_shared
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, ResultKind, Role, State
 
-#: Tag of what would be everybody's, had a person who teaches the agent said it; propagation looks at these.
+#: Tag of a memory that would be shared with all users if its author taught the agent; propagation reads it.
 CANDIDATE: Final = "candidate"
-#: Lines of a message's content in place of what was attached.
+#: Lines of a message's content in place of attachments.
 ATTACHMENT_MARKS: Final = frozenset({"[image]", "[audio]", "[video]", "[file]"})
 
 
@@ -28,33 +28,36 @@ class Message:
     id: UUID
     session_id: str
     role: Role
-    #: The speaker's display name.
+    #: Display name of the speaker.
     author: str
-    #: The user who sent it; None for the assistant and tools. Sending an attachment does not make its text theirs.
+    #: User who sent it; None for the assistant and tools. The sender of an attachment is not the author of its text.
     user_id: str | None
-    #: Of a user's message the typed text, with a mark for each attachment; the text of attachments is a message of its
-    #: own, of the role `attachment`.
+    #: Text of the message. A user's message has a mark for each attachment; the text of attachments is a separate
+    #: message with the role `attachment`.
     content: str
-    #: At the offset that came with the message, or that of the person's time zone.
+    #: Time at the offset of the message, or of the person's time zone.
     said_at: datetime
-    #: The actor of the run that observed it, who need not have said it.
+    #: Actor of the run that observed it; another person may have written it.
     submitted_by: str | None = None
-    #: Of a new attachment, the id of its message.
+    #: Id of the message of a new attachment.
     attached_to: UUID | None = None
 
     @property
     def typed_text(self) -> str:
-        """Text that a person typed: of a user's message, without the marks of attachments; empty for other roles."""
+        """Typed text of a user's message, without the marks of attachments; empty for other roles."""
         if self.role != "user":
             return ""
         if "[" not in self.content:
             return self.content
-        return "\n".join(line for line in self.content.splitlines() if line not in ATTACHMENT_MARKS)
+        typed = [line for line in self.content.splitlines() if line not in ATTACHMENT_MARKS]
+        return "\n".join(typed)
 
     @property
     def scope_key(self) -> str:
-        """Who may find this message: its speaker, or the session where no user spoke."""
-        return scope_key("user", self.user_id) if self.user_id else scope_key("session", self.session_id)
+        """Scope key of its readers: the user who sent it, or the session for a message without a user."""
+        if self.user_id:
+            return scope_key("user", self.user_id)
+        return scope_key("session", self.session_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +79,15 @@ class Memory:
     state: State
     tokens: int
     version: int
-    #: At the offset of the message it was formed from; so is `valid_until`.
+    #: Begin of its validity; this and `valid_until` are at the offset of the message that it was formed from.
     valid_from: datetime
-    #: When it ceased to hold. None: it has not, or it holds on in the words of what replaced it.
+    #: End of its validity; None if it still holds, or if the memory that replaced it says the same.
     valid_until: datetime | None
     superseded_by: UUID | None
     source_session_id: str | None
     created_at: datetime
     updated_at: datetime
-    #: Who brought it.
+    #: Actor of the operation that stored it.
     actor_id: str | None = None
     tags: list[str] | None = None
     #: Whole sentence that a member typed and that the memory rests on; None if unknown.
@@ -93,16 +96,17 @@ class Memory:
     @property
     def author(self) -> str | None:
         """Author shown to other readers; None for an unshared memory, or one of several people."""
-        has_author = self.provenance != "consolidated" or self.said is not None
-        return self.actor_id if is_shared(self.scope_key) and has_author else None
+        if not is_shared(self.scope_key) or (self.provenance == "consolidated" and self.said is None):
+            return None
+        return self.actor_id
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """From a new memory to one that is there already, or is stored with it."""
+    """A relation from a new memory to a stored one, or to one that is stored with it."""
 
     to_id: UUID
-    #: 0..1; of `related_to` the cosine similarity of the two.
+    #: Strength from 0 to 1; the cosine similarity for `related_to`.
     strength: float
     relation_type: RelationType = "related_to"
 
@@ -116,7 +120,7 @@ class NewMemory:
     scope_key: str
     category: str
     content: str
-    #: What is indexed and embedded, and not stored: `[date] subject: content`.
+    #: Text that is indexed and embedded, and not stored: `[date] subject: content`.
     search_text: str
     subject: str
     valid_from: datetime
@@ -128,7 +132,7 @@ class NewMemory:
     source_session_id: str | None = None
     source_message_ids: tuple[UUID, ...] = ()
     relations: tuple[Relation, ...] = ()
-    #: Whose word it is. None: theirs who act.
+    #: Author; None for the actor of the operation.
     actor_id: str | None = None
     #: Whole sentence that a member typed and that the memory rests on; None if unknown.
     said: str | None = None
@@ -137,49 +141,49 @@ class NewMemory:
 
 
 class Supersession(NamedTuple):
-    """A living fact that another memory replaces, guarded by the version that was read."""
+    """An active fact that another memory replaces, guarded by the version that was read."""
 
     old_id: UUID
     old_version: int
     new_id: UUID
-    #: The moment it ceased to hold; None: it holds on, in the words of what replaces it.
+    #: End of its validity; None if the new memory says the same.
     until: datetime | None
 
 
 class StaleMemory(NamedTuple):
     """A fact that no longer holds, and a reflection that rests on the same words."""
 
-    #: The reflection, in which scope key, what it says, and whether no consolidation has taken it in yet.
+    #: Id, scope key and content of the reflection, and whether no consolidation has absorbed it yet.
     part_id: UUID
     scope_key: str
     part: str
     is_waiting: bool
-    #: The fact, what it said, and since when it does not hold.
+    #: Id and content of the fact, and the end of its validity.
     id: UUID
     content: str
     since: datetime
-    #: What holds instead; None: nothing, or it is not for the readers of the scope key.
+    #: Content of the fact that replaced it; None if there is none, or if the readers of the scope key may not see it.
     now: str | None
 
 
 class IndexedText(NamedTuple):
-    """A text to be searched: a memory's search text, or one piece of a message."""
+    """A text for the search index: the search text of a memory, or one piece of a message."""
 
     item_id: UUID
     text: str
     #: 0 for a memory; pieces of a long message count up.
     piece: int = 0
-    #: None while the embedding is pending; such an entry is found by text only.
+    #: None while the embedding is pending; a text search alone finds such an entry.
     vector: Sequence[float] | None = None
 
 
 class PendingText(NamedTuple):
-    """A memory, or a message of which one piece is meant, that waits for its vector."""
+    """A memory, or a piece of a message, that waits for its vector."""
 
     item_id: UUID
     piece: int
     kind: str
-    #: Of a message its author.
+    #: Subject of a memory, author of a message.
     subject: str
     content: str
     dated: datetime
@@ -191,33 +195,33 @@ class FilledVectors(NamedTuple):
 
     #: Vectors that were stored.
     embedded: int
-    #: Entries that still wait for a vector and are found by their words alone.
+    #: Entries that still wait for a vector; a text search alone finds them.
     pending: int
 
 
 class Reembedded(NamedTuple):
     """Counts of a move to another embedder."""
 
-    #: Agents whose searches use the embedder from now on.
+    #: Agents that now search with the new embedder.
     agents: int
     #: Vectors that this call made.
     embedded: int
-    #: Texts that the embedder refused; they are found by their words alone.
+    #: Texts that the embedder refused; a text search alone finds them.
     refused: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeSettings:
-    """What a scope key overrides; None means the general setting."""
+    """Settings of a scope key; None selects the general setting."""
 
     scope_key: str
     name: str | None = None
     extraction_guidance: str | None = None
     consolidation_guidance: str | None = None
     is_active: bool = True
-    #: Unabsorbed reflections that make a consolidation due.
+    #: Number of unabsorbed reflections that makes a consolidation due.
     threshold: int | None = None
-    #: Words the consolidation may have.
+    #: Maximum number of words of the consolidation.
     word_limit: int | None = None
 
 
@@ -230,7 +234,7 @@ class ScopeContext:
     core: tuple[Memory, ...] = ()
     #: Unabsorbed reflections, oldest first.
     reflections: tuple[Memory, ...] = ()
-    #: Those of the categories that are always in context.
+    #: Facts of categories that are always in context.
     facts: tuple[Memory, ...] = ()
 
     @property
@@ -240,41 +244,45 @@ class ScopeContext:
 
     @property
     def text(self) -> str:
-        """All of it as plain text."""
+        """All contents as plain text."""
         return "\n".join(memory.content for memory in [*self.texts, *self.facts])
 
     @property
     def tokens(self) -> int:
-        """Of the core memory: all but the facts."""
+        """Tokens of the context memory: of all texts but the facts."""
         return sum(memory.tokens for memory in self.texts)
 
     @property
     def texts(self) -> list[Memory]:
-        """What is in context whatever its category: all but the facts."""
-        return [*self.core, *([self.consolidation] if self.consolidation else []), *self.reflections]
+        """Memories that are in context in any category: all but the facts."""
+        texts = list(self.core)
+        if self.consolidation:
+            texts.append(self.consolidation)
+        texts.extend(self.reflections)
+        return texts
 
 
 class ContextPart(NamedTuple):
-    """All that is always in context for the visible scope keys."""
+    """All memories that are always in context for the visible scope keys."""
 
-    #: What the agent overrides of the settings; read along, for a recall has no statement to spare.
+    #: Settings that the agent overrides, read by the same statement.
     overrides: dict[str, Any]
-    #: In the order of the transaction's scope keys; empty ones are left out.
+    #: Contexts in the order of the transaction's scope keys, without empty ones.
     scopes: tuple[ScopeContext, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a search result has its score: what the two branches saw, and what was added."""
+    """Parts of the score of a search result."""
 
-    #: Rank by text (ts_rank), and cosine similarity; None where there was nothing to compare.
+    #: Rank by text (ts_rank), and cosine similarity; None without a text or a vector.
     text: float | None = None
     similarity: float | None = None
-    #: Both in one figure from 0 to 1, before anything is added.
+    #: Both in one figure from 0 to 1, before the boosts.
     fused: float = 0.0
-    #: Whether the score is that of a message it was formed from, which fits better than its own words do.
+    #: Whether the score is that of a source message, which fits better than the memory's text.
     from_source: bool = False
-    #: What was added, by name; the score is the sum of these and `fused`.
+    #: Boosts by name; the score is the sum of these and `fused`.
     boosts: dict[str, float] = field(default_factory=dict)
 
 
@@ -286,32 +294,32 @@ class SearchResult:
     kind: ResultKind
     scope_key: str
     category: str
-    #: Who it is about, or who said it.
+    #: Subject of a memory, author of a message.
     subject: str
     content: str
-    #: When it became true, or was said.
+    #: Begin of the validity of a memory, time of a message.
     dated: datetime
     importance: int
     score: float
-    #: Of a message, both are when it was said.
+    #: Times of the row; for a message, the time of the message.
     created_at: datetime
     updated_at: datetime
     pinned: bool = False
     tags: Sequence[str] = ()
     state: State = "active"
-    #: Who brought a memory; None if several did.
+    #: Author of a memory; None if it has several.
     author: str | None = None
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
-    #: The result it came along with, being related to it; None: it was found itself.
+    #: Result that it was added to as a related memory; None for a result of the search itself.
     related_to: UUID | None = None
     #: Memories that it replaced.
     supersedes: Sequence[UUID] = ()
-    #: Role of a message; the text of an attachment is the words of no speaker.
+    #: Role of a message; None for a memory.
     role: Role | None = None
-    #: Of a message above 500 characters, the passage that fits the question, with an ellipsis at each cut.
+    #: Passage of a message above 500 characters that fits the question, with an ellipsis at each cut.
     excerpt: str | None = None
-    #: Of a memory, the whole sentence that a member typed and that the memory rests on; None if unknown.
+    #: Whole sentence that a member typed and that the memory rests on; None if unknown.
     said: str | None = None
 
     @property
@@ -330,25 +338,25 @@ class HistoryEvent:
     memory_id: UUID | None
     scope_key: str | None
     actor: str
-    #: Who brought words of somebody else that it was formed from.
+    #: Users who submitted messages of other authors that it was formed from.
     submitted_by: list[str] = field(default_factory=list)
     reason: str
     session_id: str | None
     ts: datetime
     before: str | None = None
     after: str | None = None
-    #: Of a memory's first row: what was merged into it, as far as the reader may read that; and of the row that tells
-    #: that it was merged: what it was merged into. Undone, neither is told.
+    #: In the first row of a memory, the readable memories that were merged into it; in the row of a merge, the memory
+    #: that it was merged into. Both are empty after an undo.
     merged_from: list[UUID] = field(default_factory=list)
     merged_into: UUID | None = None
-    #: Of a memory's first row: what it replaced; of the row of its own replacement: what replaced it.
+    #: In the first row of a memory, the memories that it replaced; in the row of its replacement, the new memory.
     supersedes: list[UUID] = field(default_factory=list)
     superseded_by: UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What `observe` answers."""
+    """Result of `observe`."""
 
     #: Messages stored for the first time by this call.
     accepted: int

@@ -150,9 +150,9 @@ async def note_failure(
         "scope_key": key,
         "reason": reason,
         "final": final,
-        "max_attempts": settings.retry_policy,
+        "max_attempts": settings.max_attempts,
         "first_wait": settings.retry_seconds,
-        "longest_wait": settings.longest_retry_seconds,
+        "longest_wait": settings.max_retry_seconds,
     }
     await tx.execute(_SQL["note_failure"], values)
 

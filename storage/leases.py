@@ -54,6 +54,6 @@ async def release(tx: ScopedTransaction, lease: Lease, settings: Settings, failu
         "attempts": 1 if failure == "unusable" else 0,
         "failures": 0 if failure == "interrupted" else 1,
         "first_wait": settings.retry_seconds,
-        "longest_wait": settings.longest_retry_seconds,
+        "longest_wait": settings.max_retry_seconds,
     }
     await tx.execute(_SQL["release"], values)

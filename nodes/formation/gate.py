@@ -116,7 +116,7 @@ async def _take_up(
     failed = await leases.claim(scoped, lease, settings, forced=forced)
     if failed is None:
         return nothing, None, await leases.blocked_by(scoped, lease)
-    if failed >= settings.retry_policy and not is_retry:
+    if failed >= settings.max_attempts and not is_retry:
         alone = await read(failed=failed)
         await inbox.quarantine(scoped, [message.id for message in alone.messages])
         await leases.reset_attempts(scoped, lease)
@@ -134,7 +134,7 @@ async def _read(scoped: ScopedTransaction, lease: Lease, settings: Settings, *, 
     The last try takes one message alone, so that no other is set aside with it; further retries take another one each.
     """
     session_id = split_scope_key(lease.scope_key)[1]
-    beyond, is_retry = failed - (settings.retry_policy - 1), lease.work == "retry"
+    beyond, is_retry = failed - (settings.max_attempts - 1), lease.work == "retry"
     most = 1 if beyond >= 0 else max(1, settings.formation_batch_messages >> failed)
     skip = max(0, beyond) if is_retry else 0
     box = await inbox.read_inbox(scoped, session_id, limit=most, quarantined=is_retry, skip=skip)

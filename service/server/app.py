@@ -1,4 +1,4 @@
-"""What `langgraph.json` names for LangGraph Server: our checkpointer, our own route, and the door of all routes."""
+"""The parts of LangGraph Server that `langgraph.json` names: checkpointer, routes and middleware."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,14 +23,13 @@ from mnemic.storage.doctor import check
 
 @asynccontextmanager
 async def checkpointer() -> AsyncIterator[ServerThreads]:
-    """The server's threads in Mnemic's own database.
+    """Yield a checkpointer for the server's threads in Mnemic's database.
 
-    The server enters it once for each event loop, before any run, and leaves it after the last one: so it is what opens
-    the environment's resources, which the graphs use too, and closes them.
+    The server enters it once for each event loop before the first run, and leaves it after the last one. So it opens
+    and closes the environment's resources, which the graphs use too.
 
     Raises:
-        MnemicError: settings do not fit, the server would answer strangers, or the database cannot be had; the message
-            says what to do.
+        MnemicError: if settings do not fit, the server would be open to other machines, or the database is unavailable.
     """
     check_access()
     try:
@@ -52,21 +51,16 @@ class ServerGraphs:
 
 
 async def health(_: Request) -> JSONResponse:
-    """Whether the database answers and is sound, and what the server works with; nothing of what is stored."""
+    """Return the state of the database, and the models; no contents."""
     try:
         resources = await from_environment()
         broken = [finding.name for finding in await check(resources.database) if not finding.ok]
     except MnemicError as error:
         return JSONResponse({"database": "unavailable", "problem": str(error)}, status_code=503)
-    return JSONResponse(
-        {
-            "database": "unsound" if broken else "ok",
-            "broken": broken,
-            "model": resources.models.describe(),
-            "embedder": resources.embedder.name,
-        },
-        status_code=503 if broken else 200,
-    )
+    models = {"model": resources.models.describe(), "embedder": resources.embedder.name}
+    if broken:
+        return JSONResponse({"database": "unsound", "broken": broken, **models}, status_code=503)
+    return JSONResponse({"database": "ok", "broken": [], **models})
 
 
 async def metrics(_: Request) -> Response:

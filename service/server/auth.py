@@ -1,6 +1,6 @@
-"""Who may do what on LangGraph Server: `langgraph.json` names `auth`. A bearer token of ours says who somebody is.
+"""Authentication by bearer tokens and authorization of LangGraph Server; `langgraph.json` names `auth`.
 
-Whose what is, its metadata say: which user's and which agent's; the server's filters go by them.
+The metadata of a resource hold its user and its agent. The server's filters compare them with the caller's token.
 """
 
 from collections.abc import Mapping
@@ -21,31 +21,31 @@ from mnemic.state.times import load_zones
 
 OWNER: Final = "owner"
 AGENT: Final = "agent_id"
-#: The agent of a thread while this module writes it; whatever a client writes there does not count.
+#: Agent of a thread while this module writes it; a client's value is ignored.
 _WRITTEN: Final[ContextVar[str | None]] = ContextVar("mnemic_written_agent", default=None)
-#: What a stranger is told.
+#: Message for a request without a valid token.
 UNKNOWN: Final = "no valid token: send `Authorization: Bearer ...`, as `mnemic token` prints"
 
 
-try:  # read at once: a server whose settings do not fit does not start
+try:  # at import, so that a server with wrong settings does not start
     KEY: Final = Settings().server_key
 except ConfigurationError as error:
-    raise SystemExit(f"mnemic: {error}") from None  # one line in place of the server's traceback
-load_zones()  # half a second now; afterwards an identity's time zone is found without a file
+    raise SystemExit(f"mnemic: {error}") from None  # one line instead of the server's traceback
+load_zones()  # takes half a second; time zones of identities need no file later
 
-#: The claims of whose request is being answered; None in a run, in background work and in development.
+#: Claims of the current request's token; None in a run, in background work and in development.
 CALLER: Final[ContextVar[TokenClaims | None]] = ContextVar("mnemic_caller", default=None)
 
-#: The caller of a server without a key: an identity that binds no run to any user.
+#: Caller of a server without a key; it binds a run to no user.
 LOCAL: Final[dict[str, Any]] = {"identity": "local", "is_authenticated": False}
-#: Graphs that work on one scope key: the one in their input, else the agent's own.
+#: Graphs that work on one scope key: that of their input, by default the agent's.
 _OF_ONE_SCOPE: Final = ("refinement", "consolidation", "maintenance")
 
 auth = Auth()
 
 
-def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
-    """The claims that a request's header carries; None where it has no valid token."""
+def read_claims(authorization: str | None, key: SecretStr) -> TokenClaims | None:
+    """Return the claims of the header `Authorization`, or None without a valid token."""
     scheme, _, token = (authorization or "").partition(" ")
     if scheme.lower() != "bearer":
         return None
@@ -54,10 +54,14 @@ def holder(authorization: str | None, key: SecretStr) -> TokenClaims | None:
 
 @auth.authenticate
 async def authenticate(authorization: str | None) -> dict[str, Any]:
-    """Who asks: the holder of a valid token, or `local` where no key is set."""
+    """Return the holder of a valid token, or `local` if no key is set.
+
+    Raises:
+        HTTPException: if a key is set and the token is not valid.
+    """
     if KEY is None:
         return LOCAL
-    claims = holder(authorization, KEY)
+    claims = read_claims(authorization, KEY)
     if claims is None:
         raise Auth.exceptions.HTTPException(401, UNKNOWN)
     CALLER.set(claims)
@@ -66,42 +70,47 @@ async def authenticate(authorization: str | None) -> dict[str, Any]:
 
 
 async def refuse(ctx: Auth.types.AuthContext, value: Any) -> bool:
-    """What has no rule of its own is not allowed."""
+    """Refuse a request to a resource without a rule."""
     return False
 
 
 async def allow(ctx: Auth.types.AuthContext, value: Any) -> None:
-    """It is anybody's."""
+    """Allow a request of any caller."""
 
 
 async def own(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """Writes the owner into what is made or changed, and lets only theirs through, of the agents that a token names."""
+    """Write the owner into the metadata, and return the filter for resources of the owner and the token's agents."""
     if not isinstance(value.get("metadata"), dict):
         value["metadata"] = {}
-    value["metadata"][OWNER] = ctx.user.identity  # in its place: the server goes on with this very dict
-    theirs: list[Any] = [{AGENT: agent} for agent in token_claim(ctx.user, "agents")]
-    if len(theirs) > 1:  # the server wants two for an `or`
-        theirs = [{"$or": theirs}]
-    return {OWNER: ctx.user.identity, **(theirs[0] if theirs else {})}
+    value["metadata"][OWNER] = ctx.user.identity  # in place, since the server continues with this dict
+    filters: dict[str, Any] = {OWNER: ctx.user.identity}
+    agents = token_claim(ctx.user, "agents")
+    if len(agents) == 1:  # the server's `$or` needs two alternatives
+        filters[AGENT] = agents[0]
+    elif agents:
+        filters["$or"] = [{AGENT: agent} for agent in agents]
+    return filters
 
 
 async def create(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """What a token bound to agents makes is one of theirs: the only one, or which its metadata name.
+    """Write the agent of a new resource into its metadata, if the token names its agents.
 
     Raises:
-        HTTPException: it has to be said which.
+        HTTPException: if the token names several agents and the metadata name none of them.
     """
-    is_copy = "metadata" not in value  # with that of what is copied
+    is_copy = "metadata" not in value  # the copy keeps the metadata of its source
     filters, agents = await own(ctx, value), token_claim(ctx.user, "agents")
     if agents and not is_copy and value["metadata"].get(AGENT) not in agents:
         if len(agents) > 1:
-            raise Auth.exceptions.HTTPException(403, f"this token names several agents: give one as metadata.{AGENT}")
+            raise Auth.exceptions.HTTPException(
+                403, f"this token names several agents: set metadata.{AGENT} to one of them"
+            )
         value["metadata"][AGENT] = agents[0]
     return filters
 
 
 async def update(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """Whose agent's something is stays as it is."""
+    """Keep the agent of a changed resource."""
     filters = await own(ctx, value)
     value["metadata"].pop(AGENT, None)
     if agent := _WRITTEN.get():
@@ -110,16 +119,16 @@ async def update(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterTy
 
 
 async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """A run is of one agent, which the request or its assistant names, and so is its thread from its first run on.
+    """Bind a run to the agent that the request or its assistant names, and its thread from the first run on.
 
     Raises:
-        HTTPException: it names no agent, one that the token does not name, or another than the thread's; or its context
-            has a field that an identity does not have.
+        HTTPException: if no agent is named, the token does not allow it, the thread has another agent, or the context
+            has an unknown field.
     """
     user, filters = ctx.user, await own(ctx, value)
     await _require_known_context(value)
     if KEY is None:
-        # the scheduler of crons makes a user of the caller's name, who would pass for authenticated in the run
+        # the scheduler of crons makes a user of the caller's name, and the run would treat it as authenticated
         value["kwargs"]["config"]["configurable"]["langgraph_auth_user"] = LOCAL
         return filters
     agent, agents = await _agent(value), token_claim(user, "agents")
@@ -128,36 +137,40 @@ async def create_run(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Filt
     if value["thread_id"]:
         await _first_run(str(value["thread_id"]), agent)
     value["metadata"][AGENT] = agent
-    value["kwargs"]["context"] = {**(value["kwargs"].get("context") or {}), AGENT: agent}  # what was checked, runs
+    value["kwargs"]["context"] = {
+        **(value["kwargs"].get("context") or {}),
+        AGENT: agent,
+    }  # the run uses the checked agent
     return {OWNER: user.identity, AGENT: agent}
 
 
 async def own_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """A cron's runs know their user and not the token, so whoever may not name every agent has none.
+    """Refuse crons of a token that names its agents, since the runs of a cron have the user but not the token.
 
     Raises:
-        HTTPException: the token names its agents.
+        HTTPException: if the token names its agents.
     """
     if token_claim(ctx.user, "agents"):
-        raise Auth.exceptions.HTTPException(403, "this token names its agents, and crons are of any agent")
+        raise Auth.exceptions.HTTPException(403, "this token names its agents, and a cron may use any agent")
     return await own(ctx, value)
 
 
 async def create_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.FilterType:
-    """Make a cron whose runs have an identity that they may use; the errors of its runs would reach no client.
+    """Check the identity of a cron's runs now, since no client sees the errors of its runs.
 
     Raises:
-        HTTPException: a run with this context and input would be refused, with the reason.
+        HTTPException: if a run with this context and input would be refused.
     """
-    from langgraph_api.auth.custom import SimpleUser  # the server's own, which is imported in a server alone
+    from langgraph_api.auth.custom import SimpleUser  # only a server has this package
 
     filters, payload = await own_cron(ctx, value), value["payload"]
     assistant = await _assistant(payload["assistant_id"])
     context = payload.get("context") or assistant["context"]
     try:
-        # as the scheduler runs it: the user by name, without the groups of a token
+        # like the scheduler: the user by name, without the groups of a token
         user = None if KEY is None else SimpleUser(ctx.user.identity)
-        identity = bind_identity(to_identity(context), user, str(value["thread_id"]) if value["thread_id"] else None)
+        thread_id = value["thread_id"] and str(value["thread_id"])
+        identity = bind_identity(to_identity(context), user, thread_id or None)
         if assistant["graph_id"] in _OF_ONE_SCOPE:
             _require_scope(identity, payload.get("input") or {})
     except MnemicError as error:
@@ -165,32 +178,35 @@ async def create_cron(ctx: Auth.types.AuthContext, value: Any) -> Auth.types.Fil
     return filters
 
 
-def _require_scope(identity: Identity, given: Mapping[str, Any]) -> None:
-    key = given.get("scope_key") or scope_key("agent", identity.agent_id)
+def _require_scope(identity: Identity, graph_input: Mapping[str, Any]) -> None:
+    key = graph_input.get("scope_key") or scope_key("agent", identity.agent_id)
     if key not in identity.scope_keys:
-        raise InvalidInputError(f"scope_key: none of this identity's; it has {', '.join(identity.scope_keys)}")
+        raise InvalidInputError(f"scope_key: this identity may not use it; it may use {', '.join(identity.scope_keys)}")
     require_own_scope(identity, key)
 
 
 async def own_items(ctx: Auth.types.AuthContext, value: Any) -> None:
-    """Items of the store lie below their owner's id, and with a token bound to agents below one of these.
+    """Put store items below the namespace of their owner, and of an agent if the token names its agents.
 
     Raises:
-        HTTPException: it has to be said below which.
+        HTTPException: if the token names several agents and the namespace none of them.
     """
     requested: tuple[str, ...] = tuple(value.get("namespace") or ())
     owner, agents = _label(ctx.user.identity), token_claim(ctx.user, "agents")
     roots: list[tuple[str, ...]] = [(owner, f"agent:{_label(agent)}") for agent in agents] or [(owner,)]
-    lies_below = any(requested[: len(root)] == root for root in roots)
-    if not lies_below and len(roots) > 1:
+    for root in roots:
+        if requested[: len(root)] == root:
+            value["namespace"] = requested
+            return
+    if len(roots) > 1:
         raise Auth.exceptions.HTTPException(403, f"this token names several agents: begin the namespace with {roots}")
-    value["namespace"] = requested if lies_below else (*roots[0], *requested)
+    value["namespace"] = (*roots[0], *requested)
 
 
 async def _require_known_context(value: Any) -> None:
-    """Refuse a misspelt field of the context of a graph of ours, which the server would drop without an error.
+    """Refuse an unknown field in the context of one of our graphs: the server would drop it without an error.
 
-    Keys of `configurable`, which the server copies into the context, are not looked at: they may have other uses.
+    Keys of `configurable`, which the server copies into the context, are not checked: they may have other uses.
     """
     configurable: dict[str, Any] = (value["kwargs"].get("config") or {}).get("configurable") or {}
     context = value["kwargs"].get("context") or {}
@@ -205,16 +221,14 @@ async def _require_known_context(value: Any) -> None:
 
 
 async def _agent(value: Any) -> str:
-    named = (value["kwargs"].get("context") or {}).get(AGENT)
-    if named is None:
+    """Return the agent in the context of a run, or of its assistant."""
+    agent = (value["kwargs"].get("context") or {}).get(AGENT)
+    if agent is None:
         assistant = await _assistant(value["assistant_id"])
-        preset: Any = assistant["context"]
-        named = (preset or {}).get(AGENT)
-    if not isinstance(named, str):
-        raise Auth.exceptions.HTTPException(
-            422, f"{AGENT}: name it in the run's context, or run an assistant that does"
-        )
-    return named
+        agent = (assistant["context"] or {}).get(AGENT)
+    if not isinstance(agent, str):
+        raise Auth.exceptions.HTTPException(422, f"{AGENT}: set it in the context of the run, or of its assistant")
+    return agent
 
 
 async def _assistant(assistant_id: object) -> Any:
@@ -227,8 +241,12 @@ async def _assistant(assistant_id: object) -> Any:
 
 
 async def _first_run(thread_id: str, agent: str) -> None:
-    """Writes whose agent's a thread is, as its caller, who may not see it at all."""
-    threads = get_client(url=None, api_key=None).threads  # this server itself
+    """Write the agent of a thread into its metadata, with the rights of the caller.
+
+    Raises:
+        HTTPException: if the thread belongs to another agent.
+    """
+    threads = get_client(url=None, api_key=None).threads  # of this server
     for found in await threads.search(ids=[thread_id], select=["metadata"], limit=1):
         written = (found["metadata"] or {}).get(AGENT)
         if written is None:
@@ -238,11 +256,11 @@ async def _first_run(thread_id: str, agent: str) -> None:
             finally:
                 _WRITTEN.reset(token)
         elif written != agent:
-            raise Auth.exceptions.HTTPException(409, "the thread is another agent's: begin a new one")
+            raise Auth.exceptions.HTTPException(409, "the thread belongs to another agent: begin a new one")
 
 
 def _label(name: str) -> str:
-    """As one label: it has no period, `*` would stand for any, and another name is not made of it."""
+    """Return a name as one label of a namespace: without periods and wildcards, and unique for the name."""
     return name.replace("%", "%25").replace(".", "%2E").replace("*", "%2A")
 
 
@@ -252,7 +270,7 @@ for _resource in (auth.on.threads, auth.on.assistants):
     _resource.create(create)
     _resource.update(update)
 auth.on.threads.create_run(create_run)
-# everybody may see and run any assistant; whose run it is the token says
+# every caller may see and run any assistant; the token selects the owner of the run
 auth.on.assistants.read(allow)
 auth.on.assistants.search(allow)
 auth.on.crons(own_cron)

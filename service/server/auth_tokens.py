@@ -18,13 +18,13 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS, HostId
 
 _ALGORITHM: Final = "HS256"
-#: The audience of a token; another form gets another number.
+#: Audience of a token; another form of tokens gets another number.
 _AUDIENCE: Final = "mnemic pass 1"
-#: The end is compared with the moment in the argument, not with the clock.
+#: `decode_token` compares the end with its argument, not with the clock.
 _OPTIONS: Final[Options] = {"verify_exp": False}
-#: Characters of a token: servers take 64 KiB of headers at most, and one for two people's groups has some hundred.
-MAX_TOKEN: Final = 16_384
-#: Ten years; a longer limit would be none.
+#: Maximum number of characters of a token; servers accept at most 64 KiB of headers.
+MAX_TOKEN_LENGTH: Final = 16_384
+#: Ten years.
 MAX_DAYS: Final = 3_650
 
 
@@ -36,11 +36,11 @@ class TokenClaims(BaseModel):
     )
 
     user: Annotated[HostId, Field(alias="sub")]
-    #: The only agents they may use; empty for all.
+    #: Agents that the holder may use; empty for all.
     agents: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)]
-    #: The groups they belong to.
+    #: Groups of the holder.
     groups: Annotated[tuple[HostId, ...], Field(max_length=MAX_GROUPS)]
-    #: Seconds since 1970, UTC: from then on it is worth nothing.
+    #: End of validity in seconds since 1970, UTC.
     expires: Annotated[int, Field(alias="exp")]
 
     def admits(self, user: str, agent: str) -> bool:
@@ -54,30 +54,32 @@ def new_token(
     """Return a signed bearer token for so many days, and its end.
 
     Raises:
-        InvalidInputError: an id cannot be used, there are too many, the days are none, or it names so much that no
-            server would take it.
+        InvalidInputError: if an id cannot be used, there are too many, the number of days is out of range, or the token
+            would be too long for a server.
     """
     if not 1 <= days <= MAX_DAYS:
-        raise InvalidInputError(f"days: a token holds for 1 to {MAX_DAYS} days")
+        raise InvalidInputError(f"days: a token is valid for 1 to {MAX_DAYS} days")
     ends = (now + timedelta(days=days)).replace(microsecond=0)
-    named = {"user": user, "agents": tuple(agents), "groups": tuple(groups), "expires": int(ends.timestamp())}
-    payload = {**validate(TokenClaims, named).model_dump(by_alias=True), "aud": _AUDIENCE}
+    fields = {"user": user, "agents": tuple(agents), "groups": tuple(groups), "expires": int(ends.timestamp())}
+    payload = {**validate(TokenClaims, fields).model_dump(by_alias=True), "aud": _AUDIENCE}
     token = jwt.encode(payload, _signing(key), algorithm=_ALGORITHM)
-    if len(token) > MAX_TOKEN:
+    if len(token) > MAX_TOKEN_LENGTH:
         raise InvalidInputError("the token would be too long: name fewer agents and groups")
     return token, ends
 
 
 def decode_token(token: str, key: str, now: datetime) -> TokenClaims | None:
     """Return the claims of a token; None if it was not signed with this key, or has expired."""
-    if len(token) > MAX_TOKEN or not token.isascii():
+    if len(token) > MAX_TOKEN_LENGTH or not token.isascii():
         return None
     try:
         payload = jwt.decode(token, _signing(key), algorithms=[_ALGORITHM], audience=_AUDIENCE, options=_OPTIONS)
         claims = TokenClaims.model_validate(payload)
     except (jwt.InvalidTokenError, ValidationError):
         return None
-    return claims if now.timestamp() < claims.expires else None
+    if now.timestamp() >= claims.expires:
+        return None
+    return claims
 
 
 def _signing(key: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The checkpointer of LangGraph Server, which asks for threads by their ids alone: whose they are is found out here."""
+"""The checkpointer of LangGraph Server. The server passes thread ids alone, so the owners are looked up here."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,56 +15,64 @@ from mnemic.storage.threads import RUNTIME, ThreadOwner, ThreadSaver, find_owner
 
 
 class ServerThreads(ThreadSaver):
-    """Threads over the service's own pool, each on behalf of its owner.
+    """Saver that reads and writes each thread in the name of its owner.
 
-    In a run that is the run's identity. Everywhere else the server has let the caller at the thread already, and names
-    it by its id; a thread of somebody else than the caller is not there all the same. A checkpoint of a new thread,
-    and of no run of anybody's, is refused with `MissingIdentityError`.
+    In a run the owner is the run's identity. Elsewhere the owner is looked up by the thread's id, and threads that the
+    caller may not see do not exist for it. A checkpoint of a new thread outside of a run raises `MissingIdentityError`.
     """
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """A checkpoint by its id, or the thread's latest; None where there is none."""
+        """Return a checkpoint by its id, or the thread's latest one; None if there is none."""
         with suppress(MissingIdentityError):
             return await super().aget_tuple(config)
         return None
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        """The checkpoints of a thread, newest first; of no thread none."""
+        """Yield the checkpoints of a thread, newest first."""
         with suppress(MissingIdentityError):
-            async for found in super().alist(config, **options):
-                yield found
+            async for checkpoint in super().alist(config, **options):
+                yield checkpoint
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Deletes threads, or all of them but what they need to go on."""
-        kept = "delete" if strategy == "delete_all" else strategy  # the server's word
+        """Delete threads, or all of their checkpoints but the latest."""
+        if strategy == "delete_all":  # the server's word
+            strategy = "delete"
         for thread_id in thread_ids:
             for owner in await self._owners(thread_id=str(thread_id)):
-                await ThreadSaver(self._database, owner).aprune([thread_id], strategy=kept)
+                await ThreadSaver(self._database, owner).aprune([thread_id], strategy=strategy)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Deletes the checkpoints of runs, so that their threads stand where they stood before."""
+        """Delete the checkpoints of runs, so that their threads are as before these runs."""
         for owner in await self._owners(run_ids=[str(run_id) for run_id in run_ids]):
             await ThreadSaver(self._database, owner).adelete_for_runs(run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copies a thread with its whole history."""
+        """Copy a thread with its whole history."""
         for owner in await self._owners(thread_id=str(source_thread_id)):
             await ThreadSaver(self._database, owner).acopy_thread(source_thread_id, target_thread_id)
 
     async def _owner(self, config: RunnableConfig | None) -> ThreadOwner:
-        """Whose thread it is: the run's identity, else who has moved it last."""
+        """Return the owner of a thread: the run's identity, else the last owner who wrote it.
+
+        Raises:
+            MissingIdentityError: if the thread has no owner.
+        """
         configurable: Mapping[str, Any] = (config or {}).get("configurable", {})
         runtime, thread_id = configurable.get(RUNTIME), configurable.get("thread_id")
         if context := getattr(runtime, "context", None):
-            user = runtime.server_info.user if runtime and runtime.server_info else None
+            server = getattr(runtime, "server_info", None)
+            user = server.user if server else None
             return ThreadOwner.of(bind_identity(to_identity(context), user, thread_id))
-        # a run that is nobody's must not take up somebody's thread for having its id
-        found = await self._owners(thread_id=str(thread_id)) if runtime is None and thread_id else []
+        found: list[ThreadOwner] = []
+        if runtime is None and thread_id:  # a run without an identity must not get a thread by its id alone
+            found = await self._owners(thread_id=str(thread_id))
         if not found:
-            raise MissingIdentityError("nobody's thread: begin it with a run whose context names agent_id")
+            raise MissingIdentityError("the thread has no owner: begin it with a run whose context names agent_id")
         return found[0]
 
     async def _owners(self, **found_by: Any) -> list[ThreadOwner]:
-        """Those whose threads they are, but for everybody whose threads the caller may not see."""
+        """Return the owners of threads, without those whose threads the caller may not see."""
         found, claims = await find_owners(self._database, **found_by), CALLER.get()
-        return [owner for owner in found if claims is None or claims.admits(owner.user_id, owner.agent_id)]
+        if claims is None:
+            return found
+        return [owner for owner in found if claims.admits(owner.user_id, owner.agent_id)]

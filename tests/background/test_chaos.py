@@ -124,7 +124,7 @@ def test_every_session_is_formed_once_whatever_happens(
 ) -> None:
     jobs, clone, chance = some_jobs(count), crashing.clone, random.Random(count)
     settings = scripted_settings(
-        clone, model, lease_seconds=2, retry_seconds=1, longest_retry_seconds=1, pool_timeout_seconds=1
+        clone, model, lease_seconds=2, retry_seconds=1, max_retry_seconds=1, pool_timeout_seconds=1
     )
     kinds = [kill_worker, freeze_worker, kill_database(crashing), cut_connections(clone), deliver_twice(clone, jobs)]
     faults = chance.sample(kinds * each, len(kinds) * each)

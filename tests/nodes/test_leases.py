@@ -121,7 +121,7 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
 ) -> None:
     model.answer(FACTS, lambda request: GARBAGE if "POISON" in str(request["messages"]) else BEES)
     await memory.observe(ANA, turns("POISON"))
-    for _ in range(memory.settings.retry_policy):
+    for _ in range(memory.settings.max_attempts):
         with pytest.raises(ModelOutputError):
             await memory.form(ANA)
     assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]

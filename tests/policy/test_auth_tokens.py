@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mnemic.memory.governance.chain import signed
 from mnemic.service.server import auth_tokens
-from mnemic.service.server.auth_tokens import MAX_TOKEN, decode_token, new_token
+from mnemic.service.server.auth_tokens import MAX_TOKEN_LENGTH, decode_token, new_token
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import MAX_GROUPS
 
@@ -62,7 +62,7 @@ FORGED = {
     "the key itself": jwt.encode(jwt.decode(TOKEN, options={"verify_signature": False}), KEY * 2, algorithm="HS256"),
     "the mac of something else": signed(KEY, "guide", 1, b"0" * 32, NOW).model_dump_json(),
     "beyond ASCII": TOKEN + "é",
-    "too long": f"{TOKEN.partition('.')[0]}.{'A' * MAX_TOKEN}.0",
+    "too long": f"{TOKEN.partition('.')[0]}.{'A' * MAX_TOKEN_LENGTH}.0",
 }
 
 

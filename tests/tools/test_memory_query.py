@@ -223,7 +223,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"categories": ["tasks", "Canary"]}, f"names that are no category; it may ask for {PLANNER}"),
     ({"query": " \n "}, "query: the question is empty; give some text"),
     ({"top_k": 10**12}, "top_k: Input should be less than or equal to 100"),
-    ({"filters": {"Canary' or 1=1": 1}}, "filters: there is nothing of this name"),
+    ({"filters": {"Canary' or 1=1": 1}}, "filters: there is no field of this name"),
     ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: Input should be a valid datetime"),
     ({"filters": {"user_id": "Canary\x00"}}, "a value cannot be stored as it is"),
 ]
