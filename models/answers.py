@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.runnables import Runnable
 from pydantic import ValidationError
@@ -63,8 +63,8 @@ async def ask(
         begun: returns whether a part of the answer has been shown; then no second request follows.
 
     Raises:
-        ModelError: no answer arrived; the message names the kind of failure and the remedy.
-        ModelOutputError: the provider refused the request itself.
+        ModelError: if no answer arrived; the message names the kind of failure and the remedy.
+        ModelOutputError: if the provider refused the request itself.
     """
     import openai  # imported only when a model is in use
 
@@ -74,7 +74,8 @@ async def ask(
                 answer: AIMessage = await retry_policy(call.endpoint, begun)(bound.ainvoke, list(messages))
     except openai.LengthFinishReasonError as error:
         usage = error.completion.usage
-        return _LOST, CUT, _counted(spent, (usage.prompt_tokens, usage.completion_tokens, 0) if usage else None)
+        tokens = (usage.prompt_tokens, usage.completion_tokens, 0) if usage else None
+        return _LOST, CUT, _counted(spent, tokens)
     except openai.ContentFilterFinishReasonError:
         return _LOST, FILTERED, _counted(spent, None)
     except ValidationError as error:
@@ -104,11 +105,15 @@ def is_unreasonable(answer: bytes) -> bool:
 
 def _calls_of(error: ValidationError) -> tuple[AIMessage, ValidationIssue | None]:
     """Return the calls that langchain-core refused because their arguments are a text, a list or already an object."""
-    refused = [row["input"] for row in error.errors(include_url=False) if row["loc"][-1:] == ("args",)]
-    texts = [given if isinstance(given, str) else json.dumps(given) for given in refused]
-    if not texts:
+    calls: list[InvalidToolCall] = []
+    for problem in error.errors(include_url=False):
+        if problem["loc"][-1:] == ("args",):
+            arguments = problem["input"]
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            calls.append(invalid_tool_call(args=text))
+    if not calls:
         return _LOST, BROKEN
-    return AIMessage("", invalid_tool_calls=[invalid_tool_call(args=text) for text in texts]), None
+    return AIMessage("", invalid_tool_calls=calls), None
 
 
 def _tokens(answer: AIMessage) -> tuple[int, int, int] | None:
@@ -121,12 +126,12 @@ def _tokens(answer: AIMessage) -> tuple[int, int, int] | None:
 
 
 def _counted(spent: Usage, tokens: tuple[int, int, int] | None) -> Usage:
-    is_reported = tokens is not None and all(0 <= number <= MAX_TOKENS for number in tokens)
-    input_tokens, output_tokens, cached = tokens if tokens and is_reported else (0, 0, 0)
+    if tokens is None or not all(0 <= number <= MAX_TOKENS for number in tokens):
+        return replace(spent, calls=spent.calls + 1, unreported_calls=spent.unreported_calls + 1)
+    input_tokens, output_tokens, cached = tokens
     return replace(
         spent,
         calls=spent.calls + 1,
-        unreported_calls=spent.unreported_calls + (not is_reported),
         input_tokens=spent.input_tokens + input_tokens,
         cached_tokens=spent.cached_tokens + cached,
         output_tokens=spent.output_tokens + output_tokens,
@@ -134,14 +139,17 @@ def _counted(spent: Usage, tokens: tuple[int, int, int] | None) -> Usage:
 
 
 def _stopped(answer: AIMessage) -> ValidationIssue | None:
-    reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
-    blocks = answer.content if isinstance(answer.content, list) else []
-    if answer.additional_kwargs.get("refusal") or any(
-        isinstance(block, dict) and block.get("type") == "refusal" for block in blocks
-    ):
+    if answer.additional_kwargs.get("refusal") or _has_refusal_block(answer):
         return REFUSED
+    reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
     if reason in ("length", "max_tokens"):
         return CUT
     if reason == "content_filter":
         return FILTERED
     return None
+
+
+def _has_refusal_block(answer: AIMessage) -> bool:
+    if not isinstance(answer.content, list):
+        return False
+    return any(isinstance(block, dict) and block.get("type") == "refusal" for block in answer.content)

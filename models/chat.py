@@ -72,14 +72,14 @@ class ChatModels:
 
     Args:
         settings: their names and limits.
-        given: models that the host has made, by tier and by their name in the settings.
+        overrides: models of the host, by tier and by their name in the settings.
     """
 
     def __init__(
-        self, settings: Settings, given: "Mapping[tuple[Tier, str], BaseChatModel]" = MappingProxyType({})
+        self, settings: Settings, overrides: "Mapping[tuple[Tier, str], BaseChatModel]" = MappingProxyType({})
     ) -> None:
         self.settings = settings
-        self._given = given
+        self._overrides = overrides
         self._made: dict[tuple[Tier, str, bool], BaseChatModel] = {}
         self._making = threading.Lock()
         self._under_way: dict[object, PendingRequest] = {}
@@ -103,15 +103,16 @@ class ChatModels:
             shown: whether a host that streams its graph shows the tokens of this model.
 
         Raises:
-            ConfigurationError: the provider is unknown, not installed, or lacks a key.
+            ConfigurationError: if the provider is unknown, not installed, or lacks a key.
         """
         name = self.settings.model_for(tier)
         if name == OFFLINE:
             return None
         with self._making:
             if (tier, name, shown) not in self._made:
-                given = self._given.get((tier, name))
-                model = self._make(tier, name, shown) if given is None else given
+                model = self._overrides.get((tier, name))
+                if model is None:
+                    model = self._make(tier, name, shown)
                 self._made[tier, name, shown] = model if shown else _hidden(model)
             return self._made[tier, name, shown]
 
@@ -119,11 +120,11 @@ class ChatModels:
         """Raise if the provider of a configured model is unknown or not installed, without importing it.
 
         Raises:
-            ConfigurationError: names the setting and the package.
+            ConfigurationError: if it is; the message names the setting and the package.
         """
         for tier in get_args(Tier):
             name = self.settings.model_for(tier)
-            if name != OFFLINE and (tier, name) not in self._given:
+            if name != OFFLINE and (tier, name) not in self._overrides:
                 _require_package(_setting(tier), name)
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
@@ -139,13 +140,17 @@ class ChatModels:
 
     def describe(self) -> str:
         """Name the models that form memories: `offline rules`, or the fast and the slow model."""
-        names = dict.fromkeys([self.settings.model_for("fast"), self.settings.model_for("slow")])
-        return " / ".join(OFFLINE_LABEL if name == OFFLINE else name for name in names)
+        fast, slow = _label(self.settings.model_for("fast")), _label(self.settings.model_for("slow"))
+        if fast == slow:
+            return fast
+        return f"{fast} / {slow}"
 
     def _endpoint(self, tier: Tier, name: str) -> Endpoint:
-        own = ", or the agent's own agent_model" if tier == "agent" else ""
+        setting = _setting(tier)
+        if tier == "agent":
+            setting += ", or the agent's own agent_model"
         address = shown_address(self.settings.base_url) if name.startswith("openai:") else None
-        return Endpoint(name, f"{_setting(tier)}{own}", address)
+        return Endpoint(name, setting, address)
 
     def _make(self, tier: Tier, name: str, shown: bool) -> "BaseChatModel":
         # Imported here: it takes a second that the offline rules never need.
@@ -174,6 +179,12 @@ class ChatModels:
             raise ConfigurationError(f"{setting} is {name!r}, which cannot be used: {reason}") from None
         model.__class__ = _masked_class(type(model))
         return model
+
+
+def _label(name: str) -> str:
+    if name == OFFLINE:
+        return OFFLINE_LABEL
+    return name
 
 
 @cache
@@ -208,10 +219,12 @@ def _masked(text: str, arguments: object) -> str:
     return text
 
 
-def name_of(given: object) -> str:
-    """Name a model that the host has made, as settings, usage and messages show it, such as `ChatXAI:grok-4`."""
-    model = next((name for key in ("model_name", "model", "model_id") if (name := getattr(given, key, None))), "own")
-    return f"{type(given).__name__}:{model}"
+def name_of(model: object) -> str:
+    """Name a model of the host, as settings, usage and messages show it, such as `ChatXAI:grok-4`."""
+    for attribute in ("model_name", "model", "model_id"):
+        if name := getattr(model, attribute, None):
+            return f"{type(model).__name__}:{name}"
+    return f"{type(model).__name__}:own"
 
 
 def _setting(tier: Tier) -> str:
@@ -228,8 +241,10 @@ def _require_package(setting: str, name: str) -> None:
         raise ConfigurationError(
             f"{setting} names a provider that LangChain does not have{nearest(provider, providers)}"
         )
-    package = str(providers[provider][0]).partition(".")[0] if providers else ""
-    if package and find_spec(package) is None:
+    if not providers:
+        return
+    package = str(providers[provider][0]).partition(".")[0]
+    if find_spec(package) is None:
         raise ConfigurationError(
             f"the package of {setting}'s provider {provider} is missing: run `pip install {package.replace('_', '-')}`"
         )
@@ -241,20 +256,21 @@ def _hidden(model: "BaseChatModel") -> "BaseChatModel":
 
 def _arguments(provider: str, settings: Settings) -> dict[str, Any]:
     """Return the arguments that every model gets, under the names of its provider's package."""
-    timeout, most = settings.model_timeout_seconds, settings.max_output_tokens
+    timeout, max_tokens = settings.model_timeout_seconds, settings.max_output_tokens
     if provider == "ollama":
-        return {"client_kwargs": {"timeout": timeout}, "num_predict": most}
+        return {"client_kwargs": {"timeout": timeout}, "num_predict": max_tokens}
+    arguments = {"timeout": timeout, "max_retries": 0, "max_tokens": max_tokens}
     if provider == "openai":
         # without `stream_usage` the client requests no usage of a streamed answer from a custom endpoint
-        return {"timeout": timeout, "max_retries": 0, "max_tokens": most, "stream_usage": True}
-    return {"timeout": timeout, "max_retries": 0, "max_tokens": most}
+        arguments["stream_usage"] = True
+    return arguments
 
 
 def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
     """Return `api_key` and, if one is set, `base_url` for a client of langchain-openai.
 
     Raises:
-        ConfigurationError: neither a key nor a base URL is set; the message names the setting that needs them.
+        ConfigurationError: if neither a key nor a base URL is set; the message names the setting that needs them.
     """
     if not settings.has_endpoint:
         raise ConfigurationError(
@@ -262,18 +278,22 @@ def openai_endpoint(settings: Settings, setting: str) -> dict[str, Any]:
             "or MNEMIC_BASE_URL for an OpenAI-compatible server"
         )
     # clients insist on a key; a server of one's own takes any
-    url = settings.base_url.get_secret_value() if settings.base_url else None
-    if url is not None and login_of(settings.base_url):
-        parts = urlsplit(url)  # httpx logs addresses as they are
-        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    arguments = {"api_key": settings.api_key or SecretStr("none"), "base_url": url}
-    return {name: value for name, value in arguments.items() if value is not None}
+    arguments: dict[str, Any] = {"api_key": settings.api_key or SecretStr("none")}
+    if settings.base_url:
+        url = settings.base_url.get_secret_value()
+        if login_of(settings.base_url):
+            parts = urlsplit(url)  # httpx logs addresses as they are
+            url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        arguments["base_url"] = url
+    return arguments
 
 
 def login_of(url: SecretStr | None) -> tuple[str, str] | None:
     """Return name and password of an address, or None if it has none."""
-    parts = urlsplit(url.get_secret_value()) if url else None
-    if parts is None or parts.username is None:
+    if url is None:
+        return None
+    parts = urlsplit(url.get_secret_value())
+    if parts.username is None:
         return None
     return unquote(parts.username), unquote(parts.password or "")
 

@@ -15,19 +15,19 @@ from mnemic.memory.text.words import word_set
 #: Requests for one answer. Most temporary failures, a rate limit or a server that restarts, pass
 #: within seconds.
 MAX_REQUESTS: Final = 3
-#: Seconds between requests: the first pause, the longest, and the longest that a server may request.
-FIRST_PAUSE: Final = 0.5
-_MAX_PAUSE_LENGTH: Final = 8.0
-_MAX_ASKED_LENGTH: Final = 60.0
+#: Pauses between requests: the first one, the longest one, and the longest one that a server may request.
+FIRST_PAUSE_SECONDS: Final = 0.5
+_MAX_PAUSE_SECONDS: Final = 8.0
+_MAX_REQUESTED_PAUSE_SECONDS: Final = 60.0
 #: A provider's error code is repeated only if it is a bare word, such as insufficient_quota.
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.IGNORECASE)
 #: The request itself is at fault, not the key or the moment: most servers report a long input as a plain 400.
 _REFUSED = frozenset({400, 413, 422})
-#: Codes of providers that report the same under another status.
+#: Codes of providers that report a refused request under another status.
 _CONTENT_CODES = word_set(
     "content_filter content_policy_violation context_length_exceeded invalid_prompt string_above_max_length"
 )
-#: Under status 429, which passes; this does not.
+#: Codes of a permanent failure under status 429.
 _QUOTA_CODES = word_set("insufficient_quota billing_hard_limit_reached billing_not_active")
 _UNKNOWN_MODEL = "model_not_found"
 #: The status of a server that did not get a lock.
@@ -46,10 +46,12 @@ class Endpoint(NamedTuple):
 
     def fill(self, advice: str) -> str:
         """Return an advice with the names of this endpoint's settings."""
-        of_openai = self.name.startswith("openai:")
-        key = "MNEMIC_API_KEY" if of_openai else f"the key of {self.name.partition(':')[0]}"
-        place = f", which is {self.url}" if self.url else ""
-        address = f"MNEMIC_BASE_URL{place}" if of_openai else "the provider's address"
+        if not self.name.startswith("openai:"):
+            key, address = f"the key of {self.name.partition(':')[0]}", "the provider's address"
+        elif self.url:
+            key, address = "MNEMIC_API_KEY", f"MNEMIC_BASE_URL, which is {self.url}"
+        else:
+            key, address = "MNEMIC_API_KEY", "MNEMIC_BASE_URL"
         return advice.format(key=key, setting=self.setting, address=address)
 
 
@@ -78,6 +80,16 @@ class _Kind(NamedTuple):
 
 
 _SERVER = _Kind("server error", (provider.ModelAPIError,), 0, "the server failed: look at its log, or wait", True)
+_TIMEOUT = _Kind(
+    *("timeout", (provider.ModelTimeoutError, TimeoutError), 408),
+    "the model is stuck, or needs more than MNEMIC_MODEL_TIMEOUT_SECONDS and MNEMIC_MODEL_DEADLINE_SECONDS give it",
+    passes=True,
+)
+_NO_CONNECTION = _Kind(
+    *("no connection", (provider.ModelConnectionError, OSError), 0),
+    "start the server, or correct {address}",
+    passes=True,
+)
 _REQUEST = _Kind("request refused", (provider.ModelInvalidRequestError,), 0, "")
 _QUOTA = _Kind("quota used up", (), 402, "top the account up, or set another key ({key})")
 _PATH = _Kind(
@@ -86,13 +98,9 @@ _PATH = _Kind(
 _MODEL = _Kind("unknown model", (), 0, "correct {setting}", is_misconfigured=True)
 #: By the exceptions of langchain-core and Python or by the HTTP status: the first that fits.
 _KINDS: Final = (
-    _Kind("rate limit", (provider.ModelRateLimitError,), 429, "wait, or use a key that may ask for more ({key})", True),
-    _Kind(
-        *("timeout", (provider.ModelTimeoutError, TimeoutError), 408),
-        "the model is stuck, or needs more than MNEMIC_MODEL_TIMEOUT_SECONDS and MNEMIC_MODEL_DEADLINE_SECONDS give it",
-        True,
-    ),
-    _Kind("no connection", (provider.ModelConnectionError, OSError), 0, "start the server, or correct {address}", True),
+    _Kind("rate limit", (provider.ModelRateLimitError,), 429, "wait, or use a key with a higher limit ({key})", True),
+    _TIMEOUT,
+    _NO_CONNECTION,
     _SERVER,
     _Kind("key refused", (provider.ModelAuthenticationError,), 401, "correct {key}", is_misconfigured=True),
     _Kind(
@@ -115,7 +123,7 @@ _KINDS: Final = (
     # raised by clients for an answer outside the protocol: a page of HTML, no choices
     _Kind(
         *("an answer that is not of the protocol", (TypeError, ValueError, AttributeError, LookupError), 0),
-        "correct {address}: what answers there is no such API",
+        "correct {address}: the server there has another API",
         is_misconfigured=True,
     ),
 )
@@ -126,9 +134,8 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
     status, code = _status(error), _code(error)
     kind = _kind(error, status, code)
     is_refused = isinstance(error, provider.ContextOverflowError | provider.ModelInvalidRequestError)
-    details = ", ".join(filter(None, (f"HTTP {status}" if status else None, code)))
     return Failure(
-        f"{kind.name} ({details})" if details else kind.name,
+        _problem(kind, status, code),
         endpoint.fill(kind.advice),
         is_refused or status in _REFUSED or code in _CONTENT_CODES,
         kind.passes,
@@ -136,9 +143,22 @@ def failure_of(error: Exception, endpoint: Endpoint) -> Failure:
     )
 
 
+def _problem(kind: _Kind, status: int | None, code: str | None) -> str:
+    details: list[str] = []
+    if status:
+        details.append(f"HTTP {status}")
+    if code:
+        details.append(code)
+    if not details:
+        return kind.name
+    return f"{kind.name} ({', '.join(details)})"
+
+
 def stated(failure: Failure) -> str:
     """Join problem and advice, as in `key refused (HTTP 401): correct MNEMIC_API_KEY`."""
-    return f"{failure.problem}: {failure.advice}" if failure.advice else failure.problem
+    if not failure.advice:
+        return failure.problem
+    return f"{failure.problem}: {failure.advice}"
 
 
 def retry_policy(endpoint: Endpoint, begun: Callable[[], bool] = lambda: False) -> AsyncRetrying:
@@ -170,12 +190,12 @@ def pause_before(error: object, request: int) -> float:
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
-            asked = float(headers.get(name, "")) * unit
-        except ValueError:  # not there, or a date
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:  # missing, or a date
             continue
-        if 0 <= asked <= _MAX_ASKED_LENGTH:
-            return asked
-    longest = min(_MAX_PAUSE_LENGTH, FIRST_PAUSE * 2.0 ** (request - 1))
+        if 0 <= seconds <= _MAX_REQUESTED_PAUSE_SECONDS:
+            return seconds
+    longest = min(_MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (request - 1))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads requests, hides nothing
 
 
@@ -197,23 +217,35 @@ def _kind(error: Exception, status: int | None, code: str | None) -> _Kind:
         body = getattr(error, "body", None)
         if body is not None and not (isinstance(body, dict) and "message" in body):
             return _PATH
-    found = next((kind for kind in _KINDS if isinstance(error, kind.errors) or status == kind.status), None)
-    if found:
-        return found
-    if status:
-        return _SERVER if status >= 500 or status == _CONFLICT else _REQUEST
-    # an error of a provider's own class, which is named if nothing better is known
-    name = type(error).__name__
-    by_name = "timeout" if "Timeout" in name else "no connection" if "Connect" in name else None
-    return next((kind for kind in _KINDS if kind.name == by_name), _Kind(name, (), 0, "look at {setting}"))
+    for kind in _KINDS:
+        if isinstance(error, kind.errors) or status == kind.status:
+            return kind
+    if not status:
+        return _kind_by_name(type(error).__name__)
+    if status >= 500 or status == _CONFLICT:
+        return _SERVER
+    return _REQUEST
+
+
+def _kind_by_name(name: str) -> _Kind:
+    """Return the kind of an error by the name of its class, which belongs to a provider."""
+    if "Timeout" in name:
+        return _TIMEOUT
+    if "Connect" in name:
+        return _NO_CONNECTION
+    return _Kind(name, (), 0, "look at {setting}")
 
 
 def _status(error: Exception) -> int | None:
     """Return the HTTP status, if the provider's client keeps one."""
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
+    if not isinstance(status, int):
+        return None
+    return status
 
 
 def _code(error: Exception) -> str | None:
     code = getattr(error, "code", None)
-    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
+    if isinstance(code, str) and _CODE.fullmatch(code):
+        return code
+    return None

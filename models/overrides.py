@@ -21,22 +21,22 @@ class ModelOverrides(NamedTuple):
     embeddings: "Embeddings | None" = None
 
 
-NOTHING_GIVEN: Final = ModelOverrides()
+NO_OVERRIDES: Final = ModelOverrides()
 
 
 def split_overrides(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], ModelOverrides]:
     """Split arguments into settings, with names in place of the host's objects, and these objects.
 
     Raises:
-        ConfigurationError: an object is no chat model, or no embedder.
+        ConfigurationError: if an object is no chat model, or no embedder.
     """
     settings, models = dict(arguments), dict[tuple[Tier, str], Any]()
     for tier in get_args(Tier):
         key = f"{tier}_model"
-        given: Any = settings.get(key)
-        if given is not None and not isinstance(given, str):
-            settings[key] = name_of(given)
-            models[tier, settings[key]] = _required(given, "BaseChatModel", key)
+        model: Any = settings.get(key)
+        if model is not None and not isinstance(model, str):
+            settings[key] = name_of(model)
+            models[tier, settings[key]] = _required(model, "BaseChatModel", key)
     embeddings: Any = settings.get("embedder")
     if embeddings is None or isinstance(embeddings, str):
         return settings, ModelOverrides(models)
@@ -44,11 +44,11 @@ def split_overrides(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Model
     return settings, ModelOverrides(models, _required(embeddings, "Embeddings", "embedder"))
 
 
-def _required(given: Any, kind: str, setting: str) -> Any:
+def _required(value: Any, kind: str, setting: str) -> Any:
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
 
     kinds: dict[str, type[object]] = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings}
-    if not isinstance(given, kinds[kind]):
-        raise ConfigurationError(f"{setting}: pass a name, or a {kind} of LangChain's, not a {type(given).__name__}")
-    return given
+    if not isinstance(value, kinds[kind]):
+        raise ConfigurationError(f"{setting}: pass a name, or a {kind} of LangChain, not a {type(value).__name__}")
+    return value

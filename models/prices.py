@@ -12,14 +12,14 @@ _MILLION = 1_000_000
 
 
 def cost_of(usage: Usage, prices: Mapping[str, ModelPrice]) -> float | None:
-    """Return US dollars; None without a price of the model, or if not all tokens were reported."""
+    """Return US dollars, or None without a price of the model, or if not all tokens were reported."""
     price = prices.get(usage.model)
     if price is None or usage.unreported_calls:
         return None
     cached = min(usage.cached_tokens, usage.input_tokens)
-    of_cached = price.input if price.cached is None else price.cached
+    cached_price = price.input if price.cached is None else price.cached
     fresh = usage.input_tokens - cached
-    return (fresh * price.input + cached * of_cached + usage.output_tokens * price.output) / _MILLION
+    return (fresh * price.input + cached * cached_price + usage.output_tokens * price.output) / _MILLION
 
 
 def spent_on(usage: Usage, prices: Mapping[str, ModelPrice]) -> list[StepUsage]:
@@ -30,6 +30,10 @@ def spent_on(usage: Usage, prices: Mapping[str, ModelPrice]) -> list[StepUsage]:
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:
-    """Return the sum; None if a price is missing."""
-    known = list(costs)
-    return None if None in known else sum(cost for cost in known if cost is not None)
+    """Return the sum, or None if a cost is missing."""
+    total = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total

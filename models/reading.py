@@ -41,7 +41,9 @@ class Reading(NamedTuple):
 
 def without_thoughts(text: str) -> str:
     """Return the part of a text behind a model's thoughts."""
-    return text if _BARE_JSON.match(text) else _THOUGHT_END.split(text)[-1]
+    if _BARE_JSON.match(text):
+        return text
+    return _THOUGHT_END.split(text)[-1]
 
 
 def json_values(text: str) -> list[Any]:
@@ -79,11 +81,15 @@ def _unquoted(text: str) -> str:
 def leading_object(text: str) -> dict[str, Any] | None:
     """Return the object at the first bracket of a text, or None if none begins there or if it broke off."""
     opening = _OPENING.search(text)
+    if opening is None:
+        return None
     try:
-        value, _ = _DECODER.raw_decode(text, opening.start() if opening else len(text))
+        value, _ = _DECODER.raw_decode(text, opening.start())
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    return value
 
 
 def candidates(text: str, output: type[StepOutput]) -> list[Any]:
@@ -92,9 +98,12 @@ def candidates(text: str, output: type[StepOutput]) -> list[Any]:
     The likeliest value has most of the output's fields. Of several such values the last one counts, as models draft
     before they answer.
     """
-    found = [inner for value in json_values(text) for inner in _unwrapped(value, output)]
-    latest_first = found[::-1]
-    return sorted(latest_first, key=lambda value: _count_fields(value, output), reverse=True)[:_MAX_CANDIDATES]
+    values: list[Any] = []
+    for value in json_values(text):
+        values.extend(_unwrapped(value, output))
+    values.reverse()  # the sort keeps the order of equal values, so that the last one comes first
+    values.sort(key=lambda value: _count_fields(value, output), reverse=True)
+    return values[:_MAX_CANDIDATES]
 
 
 def read_record(value: Any, output: type[Record]) -> tuple[Record, tuple[ValidationError, ...]]:
@@ -123,13 +132,18 @@ def _unwrapped(value: Any, output: type[StepOutput]) -> Iterator[Any]:
 def _count_fields(value: Any, output: type[StepOutput]) -> int:
     if isinstance(value, dict):
         return len(output.model_fields.keys() & value.keys())
-    return 1 if _is_sole_list(value, output) else 0
+    return int(_is_sole_list(value, output))
 
 
 def _is_sole_list(value: Any, output: type[StepOutput]) -> bool:
     """Return whether a list is the output's one list without the object around it."""
-    drafts = [entry for field in output.model_fields.values() if (entry := _entry_type(field.annotation))]
-    return isinstance(value, list) and len(drafts) == 1 and any(_count_fields(entry, drafts[0]) for entry in value)
+    if not isinstance(value, list):
+        return False
+    types: list[type[StepOutput]] = []
+    for field in output.model_fields.values():
+        if entry_type := _entry_type(field.annotation):
+            types.append(entry_type)
+    return len(types) == 1 and any(_count_fields(entry, types[0]) for entry in value)
 
 
 def _mended(value: Any, output: type[StepOutput]) -> Reading:
@@ -152,8 +166,12 @@ def _mended(value: Any, output: type[StepOutput]) -> Reading:
 
 def _entry_type(annotation: Any) -> type[StepOutput] | None:
     """Return the type of the drafts in a list of drafts."""
-    inner = get_args(annotation)[0] if get_origin(annotation) is list else None
-    return inner if isinstance(inner, type) and issubclass(inner, StepOutput) else None
+    if get_origin(annotation) is not list:
+        return None
+    inner = get_args(annotation)[0]
+    if isinstance(inner, type) and issubclass(inner, StepOutput):
+        return inner
+    return None
 
 
 def _read_entries(value: Any, entry: type[Record]) -> tuple[Any, list[ValidationError]]:
@@ -168,9 +186,9 @@ def _read_entries(value: Any, entry: type[Record]) -> tuple[Any, list[Validation
         return value, []
     entries: list[Record] = []
     problems: list[ValidationError] = []
-    for one in value:
+    for item in value:
         try:
-            entries.append(read_record(one, entry)[0])
+            entries.append(read_record(item, entry)[0])
         except ValidationError as error:
             problems.append(error)
     return entries, problems
@@ -178,29 +196,30 @@ def _read_entries(value: Any, entry: type[Record]) -> tuple[Any, list[Validation
 
 def _mended_field(name: str, field: FieldInfo, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the field's value, the default of a value that cannot be read, or the value as it is, to be refused."""
-    defaults = [mark.value for mark in field.metadata if isinstance(mark, Otherwise)]
     value = values.get(name)
     try:
         return {name: _converted(value, field.annotation)}
     except (ValidationError, ValueError, OverflowError):
-        if defaults:
-            return {name: defaults[0]}
-        if not field.is_required():
-            return {}
-        return {name: value} if name in values else {}
+        for mark in field.metadata:
+            if isinstance(mark, Otherwise):
+                return {name: mark.value}
+        if field.is_required() and name in values:
+            return {name: value}
+        return {}
 
 
 def _converted(value: Any, annotation: Any) -> Any:
     """Return a value in the type of its field, if it has one meaning there; ValueError or ValidationError if not."""
     if annotation == list[int]:
-        return _numbers(value if isinstance(value, list) else [value])
+        return _numbers(_as_list(value))
     if annotation == list[str]:
-        return [_text(each) for each in (value if isinstance(value, list) else [value])]
+        return list(map(_text, _as_list(value)))
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if annotation is str:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return whole_characters(_text(str(value) if is_number else value))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        return whole_characters(_text(value))
     if isinstance(value, str):
         value = value.strip()
     if get_origin(annotation) is Literal:
@@ -208,6 +227,12 @@ def _converted(value: Any, annotation: Any) -> Any:
     if annotation is int and isinstance(value, float):
         return round(value)
     return _adapter(annotation).validate_python(value)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
 @cache
@@ -222,10 +247,10 @@ def _text(value: Any) -> str:
 
 
 def _choice(value: Any, choices: Sequence[Any]) -> Any:
-    same = [choice for choice in choices if str(choice).casefold() == str(value).casefold()]
-    if not same:
-        raise ValueError("none of the choices")
-    return same[0]
+    for choice in choices:
+        if str(choice).casefold() == str(value).casefold():
+            return choice
+    raise ValueError("none of the choices")
 
 
 def _numbers(values: Iterable[Any]) -> list[int]:

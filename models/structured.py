@@ -46,33 +46,33 @@ async def run_step(
             is returned if its repair brings no better one. The output of a rule is not checked.
 
     Raises:
-        ModelError: no answer arrived; the message names the kind of failure.
-        ModelOutputError: the answer stayed unusable after one repair, or the provider refused the request itself.
-        ConfigurationError: the tier's model cannot be made, or its provider has no structured output.
+        ModelError: if no answer arrived; the message names the kind of failure.
+        ModelOutputError: if the answer stayed unusable after one repair, or the provider refused the request itself.
+        ConfigurationError: if the tier's model cannot be made, or its provider has no structured output.
     """
     call = await models.for_call(step.tier, step.prompt.name)
     spent, method = call.spent, models.settings.structured_output
     if call.model is None:
         # a tenth of a second for a full batch, which must not block the event loop
         return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
-    schema = (
-        deepcopy(offering(step.output, step_input.categories, several_groups=len(step_input.people.groups) > 1))
-        if isinstance(step_input, ExtractionInput)
-        else step.output.model_json_schema()
-    )
-    bound = call.model if method == "text" else _bind(call.model, schema, method)
-    messages, repairs = step.messages(step_input), 0
-    partial: Record | None = None
+    schema, messages = _schema(step, step_input), step.messages(step_input)
+    bound: Bound = call.model
     if method == "text":  # in the same message: some models refuse two user messages in a row
         messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
+    else:
+        bound = _bind(call.model, schema, method)
+    repairs = 0
+    partial: Record | None = None
     while True:
         answer, flaw, spent = await ask(call, bound, messages, spent, left=_LEFT, check=_CHECK)
         result = flaw or _read(answer, step.output, is_last=bool(repairs))
         if not isinstance(result, ValidationIssue):
-            found = check(result) if check else None
-            if not found:
+            issue = check(result) if check else None
+            if not issue:
                 return StepResult(result, spent)
-            partial, result = (result if found.is_partial else partial), found
+            if issue.is_partial:
+                partial = result
+            result = issue
         if repairs and partial is not None:
             return StepResult(partial, spent)
         if repairs:
@@ -82,6 +82,14 @@ async def run_step(
                 spent=spent,
             )
         messages, repairs = [*messages, HumanMessage(REPAIR.format(advice=result.advice))], 1
+
+
+def _schema(step: Step[In, Record], step_input: In) -> dict[str, Any]:
+    """Return the output schema; that of an extraction lists its categories."""
+    if not isinstance(step_input, ExtractionInput):
+        return step.output.model_json_schema()
+    several_groups = len(step_input.people.groups) > 1
+    return deepcopy(offering(step.output, step_input.categories, several_groups=several_groups))
 
 
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
@@ -105,8 +113,8 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
 
 def _texts(answer: AIMessage) -> list[str]:
     """Return the texts that may hold the record: arguments of calls, whole ones first, then the message's own text."""
-    calls = [*answer.tool_calls, *answer.invalid_tool_calls]
-    texts = [*(_as_text(call["args"]) for call in calls), str(answer.text)]
+    texts = [_as_text(call["args"]) for call in (*answer.tool_calls, *answer.invalid_tool_calls)]
+    texts.append(str(answer.text))
     return [text for text in map(without_thoughts, texts) if text.strip()]
 
 
@@ -123,9 +131,9 @@ def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record |
     """Return the record of an answer, or its first flaw.
 
     Args:
-        answer: a model's.
+        answer: answer of a model.
         output: type of the record.
-        is_last: accept a record of which no entry could be read.
+        is_last: whether a record without any readable entry is accepted.
     """
     flaws: list[ValidationIssue] = []
     for text in _texts(answer):
@@ -133,7 +141,8 @@ def _read(answer: AIMessage, output: type[Record], *, is_last: bool) -> Record |
         if not isinstance(result, ValidationIssue):
             return result
         flaws.append(result)
-    return flaws[0] if flaws else EMPTY
+    flaws.append(EMPTY)
+    return flaws[0]
 
 
 def _record_in(text: str, output: type[Record], *, is_last: bool) -> Record | ValidationIssue:
@@ -149,7 +158,8 @@ def _record_in(text: str, output: type[Record], *, is_last: bool) -> Record | Va
         if refused and not is_last and not _has_entries(record):
             return _broke_schema(refused[0])
         return record
-    return flaws[0] if flaws else BROKEN
+    flaws.append(BROKEN)
+    return flaws[0]
 
 
 def _has_entries(record: StepOutput) -> bool:
@@ -160,6 +170,8 @@ def _broke_schema(error: ValidationError) -> ValidationIssue:
     named: list[str] = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         # an unknown field name is part of the answer's content and must not be repeated
-        place = problem["loc"][:-1] if problem["type"] == "extra_forbidden" else problem["loc"]
+        place = problem["loc"]
+        if problem["type"] == "extra_forbidden":
+            place = place[:-1]
         named.append(f"{'.'.join(map(str, place)) or 'the answer'}: {problem['msg']}")
     return ValidationIssue("it broke the schema", BROKE_SCHEMA.format(problems="; ".join(named[:MAX_NAMED_PROBLEMS])))

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import count, islice
+from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +29,6 @@ from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import ToolCall, Turn
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
 
 #: Function names and call ids that providers accept in a request.
@@ -40,7 +39,7 @@ NO_NAME = "unreadable"
 #: Characters kept of the text around the calls. It helps only the model, and is sent back with every later turn.
 MAX_TEXT_CHARS: Final = 2000
 #: Maximum number of calls in one answer; a model caught in a loop makes hundreds.
-_MAX_SPOKEN: Final = 16
+_MAX_CALLS: Final = 16
 #: Advice if the provider refuses every request with tools.
 _CHECK: Final = "A model that takes no tools looks the same: check MNEMIC_AGENT_MODEL, or the agent's own agent_model,"
 _AS_BEFORE: Final = "the conversation is as it was before this answer"
@@ -54,9 +53,9 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
     filtered or empty is a turn without calls.
 
     Raises:
-        ModelError: no answer arrived; the message names the kind of failure.
-        ModelOutputError: the provider refused the request itself.
-        ConfigurationError: the model cannot be made, or takes no tools.
+        ModelError: if no answer arrived; the message names the kind of failure.
+        ModelOutputError: if the provider refused the request itself.
+        ConfigurationError: if the model cannot be made, or takes no tools.
     """
     call = await models.for_call(REFINE.tier, REFINE.prompt.name)
     if call.model is None:
@@ -69,8 +68,10 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
         return StepResult(Turn(), spent)
     start = str(answer.text)[: 4 * MAX_TEXT_CHARS]  # the rest of a longer text is dropped without being cleaned
     text = clip_text(clean_text(start), MAX_TEXT_CHARS)
-    taken = {call.id for turn in step_input.turns for call in turn.calls}
-    return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, taken))), spent)
+    used_ids: set[str] = set()
+    for turn in step_input.turns:
+        used_ids.update(call.id for call in turn.calls)
+    return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, used_ids))), spent)
 
 
 async def run_answer(
@@ -90,17 +91,20 @@ async def run_answer(
             host. None for the agent itself.
 
     Raises:
-        ModelError: no answer arrived; the message names the kind of failure.
-        ModelOutputError: the provider refused the request, or there is nothing to show or do in the answer.
-        ConfigurationError: the model cannot be made, or takes no tools.
+        ModelError: if no answer arrived; the message names the kind of failure.
+        ModelOutputError: if the provider refused the request, or there is nothing to show or do in the answer.
+        ConfigurationError: if the model cannot be made, or takes no tools.
     """
     call = await models.for_call("agent", subagent or "converse", shown=subagent is None)
     if call.model is None:
-        rules = (await offline("chat", "OfflineChat"))(**(HIDDEN if subagent else {})).bind_tools(tools)
+        rules = (await offline("chat", "OfflineChat"))().bind_tools(tools)
+        if subagent:
+            rules = rules.model_copy(update=dict(HIDDEN))
         return StepResult(await rules.ainvoke(list(messages)), call.spent)
     streamed = _Streamed()
-    listened = call.model.model_copy(update={"callbacks": [streamed]})
-    bound = _offering(listened, tools) if tools else listened  # providers refuse an empty list
+    bound: Bound = call.model.model_copy(update={"callbacks": [streamed]})
+    if tools:  # providers refuse an empty list
+        bound = _offering(bound, tools)
     answer, flaw, spent = await ask(
         call, bound, messages, call.spent, left=_AS_BEFORE, check=_CHECK, begun=lambda: streamed.begun
     )
@@ -112,8 +116,11 @@ async def run_answer(
         )
     if not tools:  # a call of a tool that was not offered is dropped
         return StepResult(AIMessage(answer.content, id=answer.id), spent)
-    taken = {str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls}
-    calls = [_sent(call) for call in islice(_calls(answer, flaw, taken, streamed.broken()), _MAX_SPOKEN)]
+    used_ids: set[str] = set()
+    for message in messages:
+        if isinstance(message, AIMessage):
+            used_ids.update(str(call["id"]) for call in message.tool_calls)
+    calls = [_sent(call) for call in islice(_calls(answer, flaw, used_ids, streamed.broken()), _MAX_CALLS)]
     if calls != answer.tool_calls or answer.invalid_tool_calls:
         answer = AIMessage(
             whole_characters(answer.text),
@@ -125,9 +132,10 @@ async def run_answer(
     return StepResult(answer, spent)
 
 
-def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
+def _offering(model: Any, tools: Sequence["BaseTool"]) -> Bound:
     try:
-        return model.bind_tools(tools)
+        bound: Bound = model.bind_tools(tools)
+        return bound
     except NotImplementedError:
         raise ConfigurationError(
             f"{type(model).__name__} takes no tools: choose another MNEMIC_AGENT_MODEL, or agent_model of the agent"
@@ -135,44 +143,65 @@ def _offering(model: "BaseChatModel", tools: Sequence["BaseTool"]) -> Bound:
 
 
 def _calls(
-    answer: AIMessage, flaw: ValidationIssue | None, taken: set[str], broken: frozenset[str] = frozenset()
+    answer: AIMessage, flaw: ValidationIssue | None, used_ids: set[str], broken: frozenset[str] = frozenset()
 ) -> Iterator[ToolCall]:
     """Return the calls of an answer, each with a name and an id that can be sent back.
 
     Args:
-        answer: a model's.
+        answer: answer of a model.
         flaw: the reason if the answer is not complete.
-        taken: ids of earlier calls, which no new call may have; the ids of these calls are added.
+        used_ids: ids of earlier calls, which no new call may have; the ids of these calls are added.
         broken: ids of calls with arguments that broke off.
     """
     if flaw in (REFUSED, FILTERED):
         return
-    unreadable = broken if flaw is None else {call["id"] for call in answer.tool_calls}
-    calls = [_call(call, call["args"] if call["id"] not in unreadable else None) for call in answer.tool_calls]
-    calls += [_call(call, None if flaw else _read_out(call)) for call in answer.invalid_tool_calls]
+    calls: list[ToolCall] = []
+    for sent in answer.tool_calls:
+        is_readable = flaw is None and sent["id"] not in broken
+        calls.append(_call(sent, sent["args"] if is_readable else None))
+    for invalid in answer.invalid_tool_calls:
+        calls.append(_call(invalid, None if flaw else _leading_arguments(invalid)))
     for call in calls:
-        free = (f"call_{number}" for number in count(1))
-        fits = _ID.fullmatch(call.id) and call.id not in taken
-        call_id = call.id if fits else next(number for number in free if number not in taken)
-        taken.add(call_id)
+        call_id = call.id
+        if not _ID.fullmatch(call_id) or call_id in used_ids:
+            call_id = _free_id(used_ids)
+        used_ids.add(call_id)
         yield call._replace(id=call_id)
 
 
-def _read_out(call: InvalidToolCall) -> dict[str, Any] | None:
+def _free_id(used_ids: set[str]) -> str:
+    number = 1
+    while f"call_{number}" in used_ids:
+        number += 1
+    return f"call_{number}"
+
+
+def _leading_arguments(call: InvalidToolCall) -> dict[str, Any] | None:
     """Return arguments that are complete in a code fence or before further text; None for an object that broke off."""
-    is_named, text = bool(call["name"]), call["args"] or ""
-    return leading_object(text) if is_named and not is_unreasonable(text.encode(errors="replace")) else None
+    text = call["args"] or ""
+    if not call["name"] or is_unreasonable(text.encode(errors="replace")):
+        return None
+    return leading_object(text)
 
 
-def _call(made: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
-    """Return arguments if they can be sent back: no NaN, no half characters, no endless nesting, not too long."""
-    name = made["name"] if made["name"] and _NAME.fullmatch(made["name"]) else NO_NAME
+def _call(sent: SentCall | InvalidToolCall, arguments: dict[str, Any] | None) -> ToolCall:
+    """Return a call in the form in which it can be sent back."""
+    name = sent["name"]
+    if not name or not _NAME.fullmatch(name):
+        name = NO_NAME
+    return ToolCall(id=sent["id"] or "", name=name, arguments=_plain_arguments(arguments))
+
+
+def _plain_arguments(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return arguments as plain JSON, or None if they hold NaN, half characters, endless nesting or too much text."""
     try:
         text = json.dumps(arguments)
-        read: dict[str, Any] | None = None if is_unreasonable(text.encode()) else from_json(text, allow_inf_nan=False)
-    except (TypeError, ValueError, RecursionError):  # a TypeError: for values of a provider's own types
-        read = None
-    return ToolCall(id=made["id"] or "", name=name, arguments=read)
+        if is_unreasonable(text.encode()):
+            return None
+        plain: dict[str, Any] | None = from_json(text, allow_inf_nan=False)
+    except (TypeError, ValueError, RecursionError):  # a TypeError for values of a provider's own types
+        return None
+    return plain
 
 
 def _sent_back(turns: Iterable[Turn]) -> Iterator[BaseMessage]:
@@ -204,13 +233,15 @@ class _Streamed(AsyncCallbackHandler):
         self, token: object, *, chunk: GenerationChunk | ChatGenerationChunk | None = None, **_: Any
     ) -> None:
         self.begun = True
-        message = chunk.message if isinstance(chunk, ChatGenerationChunk) else None
+        if not isinstance(chunk, ChatGenerationChunk):
+            return
+        message = chunk.message
         if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
             self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
 
     def broken(self) -> frozenset[str]:
         """Return the ids of calls with arguments that are no complete JSON."""
-        whole = reduce(add, self._chunks) if self._chunks else AIMessageChunk(content="")
+        whole = reduce(add, self._chunks, AIMessageChunk(content=""))
         return frozenset(str(call["id"]) for call in whole.tool_call_chunks if not _is_json(call["args"] or "{}"))
 
 

@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
 from mnemic.models.failures import failure_of, stated
-from mnemic.models.overrides import NOTHING_GIVEN, ModelOverrides
+from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
 from mnemic.models.prices import cost_of
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_answer
@@ -62,10 +62,10 @@ class Tried:
 @tool
 def look_up(subject: str) -> str:
     """Looks up facts about a subject."""
-    raise NotImplementedError  # it is offered, and never run
+    raise NotImplementedError  # the model only has to call it
 
 
-async def try_models(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) -> AsyncIterator[Tried]:
+async def try_models(settings: Settings, overrides: ModelOverrides = NO_OVERRIDES) -> AsyncIterator[Tried]:
     """Try each configured model once for every capability of its tiers, then the embedder.
 
     `fast` and `slow` need structured output, `agent` needs tools and a stream. If structured output fails, the other
@@ -73,7 +73,7 @@ async def try_models(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) 
     """
     # few tokens, so that a model caught in a loop ends soon; a model that thinks aloud needs some
     settings = settings.model_copy(update={"max_output_tokens": min(_MAX_TOKENS, settings.max_output_tokens)})
-    models = ChatModels(settings, given.models)
+    models = ChatModels(settings, overrides.models)
     done: set[tuple[str, bool]] = set()
     for tier in get_args(Tier):
         name, is_agent = settings.model_for(tier), tier == "agent"
@@ -84,18 +84,18 @@ async def try_models(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) 
             yield await _tried(f"{name}, tools", settings, lambda: _tools(models))
             yield await _tried(f"{name}, a stream", settings, lambda: _stream(models))
         else:
-            yield await _structured(name, settings, given, tier)
-    yield await _tried(settings.embedder or "embedder", settings, lambda: _embedder(settings, given))
+            yield await _structured(name, settings, overrides, tier)
+    yield await _tried(settings.embedder or "embedder", settings, lambda: _embedder(settings, overrides))
 
 
-async def _structured(name: str, settings: Settings, given: ModelOverrides, tier: Tier) -> Tried:
+async def _structured(name: str, settings: Settings, overrides: ModelOverrides, tier: Tier) -> Tried:
     step = Step[_Task, Boats](_PROMPT, Boats, tier)
 
     def trying(method: StructuredOutput) -> Callable[[], Awaitable[tuple[str, Usage | None]]]:
         async def call() -> tuple[str, Usage | None]:
-            models = ChatModels(settings.model_copy(update={"structured_output": method}), given.models)
-            found, spent = await run_step(step, _Task(_FACT), models)
-            return f"by {method}; read: {found.boats}", spent
+            models = ChatModels(settings.model_copy(update={"structured_output": method}), overrides.models)
+            answer, spent = await run_step(step, _Task(_FACT), models)
+            return f"by {method}; read: {answer.boats}", spent
 
         return call
 
@@ -132,8 +132,8 @@ async def _stream(models: ChatModels) -> tuple[str, Usage | None]:
     raise ConfigurationError(problem)
 
 
-async def _embedder(settings: Settings, given: ModelOverrides) -> tuple[str, Usage | None]:
-    embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
+async def _embedder(settings: Settings, overrides: ModelOverrides) -> tuple[str, Usage | None]:
+    embedder = await asyncio.to_thread(make_embedder, settings, overrides.embeddings)
     vectors = await embedder.embed(["Ana has three boats.", "The invoice is due."])
     return f"{embedder.name}, {len(vectors[0])} dimensions", None
 

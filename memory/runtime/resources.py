@@ -20,7 +20,7 @@ from mnemic.memory.runtime.events import EventLog
 from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
-from mnemic.models.overrides import NOTHING_GIVEN, ModelOverrides
+from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
 from mnemic.state.errors import MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import SearchResult
@@ -188,7 +188,7 @@ Provider = Callable[[], Awaitable[Resources]]
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings, given: ModelOverrides = NOTHING_GIVEN) -> AsyncIterator[Resources]:
+async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDES) -> AsyncIterator[Resources]:
     """Database, models and embedder of these settings, until the block ends, which counts the uses that wait.
 
     Args:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from mnemic.memory.text.bands import Bands
-from mnemic.models.embedders.endpoint import GivenEmbedder, OpenAIEmbedder
+from mnemic.models.embedders.endpoint import HostEmbedder, OpenAIEmbedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.state.errors import ConfigurationError
@@ -25,14 +25,14 @@ _WORD = re.compile(r"\w+")
 class Embedder(Protocol):
     """An embedder: turns texts into unit vectors."""
 
-    #: Whether this process computes the vectors itself, without a service that may not answer.
+    #: Whether this process computes the vectors itself, without a remote service.
     local: bool
     #: Cosines of this model that mean a duplicate, a case for the decision step, or a neighbour.
     bands: Bands
 
     @property
     def name(self) -> str:
-        """Name of the model and of everything else that decides a vector. Only vectors of equal names are compared.
+        """Name of the model with everything that decides a vector. Only vectors of equal names are compared.
 
         It is final once a text was embedded.
         """
@@ -41,37 +41,41 @@ class Embedder(Protocol):
         """Return one unit vector for each text, in order.
 
         Raises:
-            EmbeddingInputError: the model refused these texts, or a vector is missing, zero or not finite.
-            EmbedderUnavailableError: the model does not answer for now.
-            EmbeddingError: a setting is wrong, such as the key, the model or the length of its vectors.
+            EmbeddingInputError: if the model refused these texts, or a vector is missing, zero or not finite.
+            EmbedderUnavailableError: if the model does not respond.
+            EmbeddingError: if a setting is wrong, such as the key, the model or the length of its vectors.
         """
 
 
-def make_embedder(settings: Settings, given: "Embeddings | None" = None) -> Embedder:
+def make_embedder(settings: Settings, embeddings: "Embeddings | None" = None) -> Embedder:
     """Make the embedder and, for `minilm`, load its model, which takes 0.3 s and 200 MB.
 
     It reads files: a coroutine must call it in a thread.
 
+    Args:
+        settings: the settings with the name of the embedder.
+        embeddings: the embedder of the host, which precedes the settings.
+
     Raises:
-        ConfigurationError: the name is unknown, a package is missing, or there is no key or base URL.
+        ConfigurationError: if the name is unknown, a package is missing, or there is no key or base URL.
     """
-    if given is not None:
-        return GivenEmbedder(given)
+    if embeddings is not None:
+        return HostEmbedder(embeddings)
     name = settings.embedder or (DEFAULT_EMBEDDER if settings.has_endpoint else "minilm")
     return _named(name, settings, "MNEMIC_EMBEDDER")
 
 
 def make_previous_embedder(settings: Settings) -> Embedder | None:
-    """Make the embedder of agents whose vectors are being moved; None if the settings name none.
+    """Make the embedder of agents that move to another one, or return None if the settings name none.
 
     Raises:
-        ConfigurationError: as of `make_embedder`.
+        ConfigurationError: if `make_embedder` would raise it.
     """
     name = settings.previous_embedder
     if name is None:
         return None
     model, _, length = name.rpartition(":")
-    dimensions = None
+    dimensions: int | None = None
     if length.isdecimal() and ":" in model:
         name, dimensions = model, int(length)
     return _named(name, settings.model_copy(update={"embedder_dimensions": dimensions}), "MNEMIC_PREVIOUS_EMBEDDER")
@@ -113,9 +117,11 @@ def _hashed(text: str) -> list[float]:
     for word in _WORD.findall(text.lower()):
         padded = f"^{word}$"
         features.append((word, 1.0))
-        features += [(f"#{padded[start : start + 3]}", _TRIGRAM_WEIGHT) for start in range(len(padded) - 2)]
+        for start in range(len(padded) - 2):
+            features.append((f"#{padded[start : start + 3]}", _TRIGRAM_WEIGHT))
     vector = [0.0] * HashEmbedder.dimensions
     for feature, weight in features:
         digest = int.from_bytes(blake2b(feature.encode(errors="replace"), digest_size=8).digest())
-        vector[digest % len(vector)] += weight if digest >> 63 else -weight
+        sign = 1 if digest >> 63 else -1
+        vector[digest % len(vector)] += sign * weight
     return vector

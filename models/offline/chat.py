@@ -18,7 +18,7 @@ from mnemic.memory.text.sharing import content_tokens
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)
 _FORGET = re.compile(r"\s*(?:please\s+)?forget\b(?:\s+(?:that|about))?\s*(.+)", re.IGNORECASE | re.DOTALL)
-#: The words of a message in the results, and a bracket if they were an answer from the memory.
+#: Text of a message in the results, and a bracket if it was an answer from the memory.
 _SAID = re.compile(r' said: "(\[)?(.*)"$', re.DOTALL)
 #: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"(?:\[[^\]]*\] )?\S+['’]s ")
@@ -48,32 +48,62 @@ class OfflineChat(BaseChatModel):
 
 
 def _answer(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Return the answer, or the call of a tool."""
-    said = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
-    request = strip_recalled(said)
+    """Return the answer to the last message, or the call of a tool."""
+    request = strip_recalled(_last_human_text(messages))
     forget, last, turn = _FORGET.match(request), messages[-1], len(messages)
     if not isinstance(last, ToolMessage):
-        query = forget[1] if forget else request if _QUESTION.search(request) else ""
-        return _call(turn, "memory_query", query=query[:_MAX_CHARS], top_k=_TOP_K) if query else AIMessage("I see.")
+        return _first_answer(request, forget, turn)
     if last.name == "forget":
-        return AIMessage("I kept it." if last.status == "error" else "It is forgotten.")
-    # the results are at the end; without results, or after a refusal, there is no list
-    rows = json.loads(last.text[last.text.find("[") :]) if last.text.endswith("]") else []
-    lines = {unescape(str(row["text"]).removeprefix(f"[{row['category']}] ")): row for row in rows}
-    memories = [line for line, row in lines.items() if row["category"] != "message"]
+        if last.status == "error":
+            return AIMessage("I kept it.")
+        return AIMessage("It is forgotten.")
+    rows = _results(last)
+    memories = [line for line, row in rows.items() if row["category"] != "message"]
     if forget:
-        meant = [lines[line]["id"] for line in memories if _says_all(line, forget[1])]
-        return _call(turn, "forget", id=meant[0]) if meant else AIMessage("I remember nothing like that.")
+        for line in memories:
+            if _has_all_words(line, forget[1]):
+                return _call(turn, "forget", id=rows[line]["id"])
+        return AIMessage("I remember nothing like that.")
     if not _ABOUT_ME.search(request):
-        memories = _best(request, memories) or _best(request, filter(_states_something, lines))
+        memories = _best(request, memories) or _best(request, filter(_is_statement, rows))
     return AIMessage("\n".join(memories[:_MAX_LINES]) or "I do not know.")
+
+
+def _last_human_text(messages: Sequence[BaseMessage]) -> str:
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return message.text
+    return ""
+
+
+def _first_answer(request: str, forget: re.Match[str] | None, turn: int) -> AIMessage:
+    """Return a search for a question or for the memory to forget, else a plain answer."""
+    query = ""
+    if forget:
+        query = forget[1]
+    elif _QUESTION.search(request):
+        query = request
+    if not query:
+        return AIMessage("I see.")
+    return _call(turn, "memory_query", query=query[:_MAX_CHARS], top_k=_TOP_K)
+
+
+def _results(message: ToolMessage) -> dict[str, dict[str, Any]]:
+    """Return the results of a search by their lines, without the category."""
+    # the results are at the end; without results, or after a refusal, there is no list
+    if not message.text.endswith("]"):
+        return {}
+    rows: dict[str, dict[str, Any]] = {}
+    for row in json.loads(message.text[message.text.find("[") :]):
+        rows[unescape(str(row["text"]).removeprefix(f"[{row['category']}] "))] = row
+    return rows
 
 
 def _call(turn: int, name: str, **arguments: Any) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{turn}"}])
 
 
-def _states_something(line: str) -> bool:
+def _is_statement(line: str) -> bool:
     """Return whether a line is neither a bare question nor an answer from the memory."""
     said = _SAID.search(line)
     return said is None or not (said[1] or is_bare_question(said[2]))
@@ -81,14 +111,21 @@ def _states_something(line: str) -> bool:
 
 def _best(request: str, lines: Iterable[str]) -> list[str]:
     """Return the lines that share most content words with the request."""
-    is_own = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
-    own = [line for line in lines if not (is_own and _OF_ANOTHER.match(line))]
-    shared = {line: len(content_tokens(request) & content_tokens(line)) for line in own}
-    return [line for line in own if shared[line] == max(shared.values()) > 0]
+    is_about_speaker = re.search(r"\bI\b", request) and not re.search(r"\bmy\b", request)
+    best: list[str] = []
+    max_shared = 1
+    for line in lines:
+        shared = len(content_tokens(request) & content_tokens(line))
+        if (is_about_speaker and _OF_ANOTHER.match(line)) or shared < max_shared:
+            continue
+        if shared > max_shared:
+            best, max_shared = [], shared
+        best.append(line)
+    return best
 
 
-def _says_all(line: str, what: str) -> bool:
-    """Return whether a memory holds every word of the request, about the same person; False in doubt."""
-    wanted = content_tokens(what.replace("n't", " not"))
-    is_of_another = re.match(r"I\b", what) and _OF_ANOTHER.match(line)
-    return bool(wanted) and wanted <= content_tokens(line) and not is_of_another
+def _has_all_words(line: str, request: str) -> bool:
+    """Return whether a memory has every content word of the request, about the same person; False in doubt."""
+    words = content_tokens(request.replace("n't", " not"))
+    is_of_another = re.match(r"I\b", request) and _OF_ANOTHER.match(line)
+    return bool(words) and words <= content_tokens(line) and not is_of_another

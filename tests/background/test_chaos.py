@@ -49,7 +49,7 @@ NO_LEASES = {
     "leases.renew": "select %(holder)s::uuid",
 }
 #: The jobs of a dead worker stay its own.
-NOTHING_GIVEN_BACK = {"job_manager.requeue_lost": "select %(seconds)s"}
+NO_OVERRIDES_BACK = {"job_manager.requeue_lost": "select %(seconds)s"}
 
 
 class Crew:
@@ -159,7 +159,7 @@ def test_control_without_the_check_at_the_save_and_leases_a_doubled_wake_up_is_d
         check_exactly_once(superuser, jobs)
 
 
-@pytest.mark.parametrize("sabotage", [{}, NOTHING_GIVEN_BACK], ids=["", "control: nothing is given back"])
+@pytest.mark.parametrize("sabotage", [{}, NO_OVERRIDES_BACK], ids=["", "control: nothing is given back"])
 def test_the_session_of_a_killed_worker_is_formed_though_its_next_wake_up_waits_already(
     clean_db: Clone, model: TrappedModel, tmp_path: Path, sabotage: Mapping[str, str]
 ) -> None:

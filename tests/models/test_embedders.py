@@ -124,7 +124,7 @@ async def test_a_length_is_asked_for_only_where_one_is_set_or_the_models_own_is_
 
 async def test_a_length_that_changes_or_cannot_be_kept_is_refused(endpoint: LoopbackModel) -> None:
     embedder = make_embedder(Settings(base_url=endpoint.base_url, embedder="openai:own-model"))
-    for length, problem in ((1536, "at most 1024 can be kept"), (48, None), (49, "returned 49 dimensions")):
+    for length, problem in ((1536, "the maximum of 1024"), (48, None), (49, "returned 49 dimensions")):
         endpoint.answer_embeddings(lambda request, length=length: [[1.0] * length] * len(request["input"]))
         with pytest.raises(EmbeddingError, match=problem) if problem else nullcontext():
             await embedder.embed(["Mara swims"])

@@ -257,7 +257,7 @@ async def test_a_failed_request_names_its_kind_and_is_not_repaired(
 
 
 async def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(failures, "FIRST_PAUSE_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     url = f"http://ana:secret@127.0.0.1:{port}/v1?key=secret"

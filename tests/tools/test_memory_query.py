@@ -255,5 +255,5 @@ async def test_a_run_without_an_identity_or_a_database_is_answered_without_a_wor
             await resources.database.close()
         message = await asked(known.tools(), context, query="catalogue")
         assert (message.status, message.content) == ("error", NO_MEMORY)
-    assert "No identity was given" in caplog.text
+    assert "The identity is missing" in caplog.text
     assert "memory_query failed" in caplog.text
