@@ -34,7 +34,8 @@ from mnemic.storage.migrate import migrate
 from mnemic.storage.schema import SERVICE_ROLE
 
 _ROOT = Path(mnemic.__file__).resolve().parents[1]
-_ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")
+#: Folders of the package, without the examples: in a checkout a link each.
+_ROOMS = {path.name for path in (_ROOT / "mnemic").iterdir() if path.is_symlink()} - {"examples"}
 _MODELS = {"fast_model": "openai:scripted", "slow_model": "openai:scripted", "api_key": "none"}
 _IDENTITY = Identity(agent_id="trace", user_id="ana", session_id="first")
 _MOST = {"scripted": 60, "offline": 65}
