@@ -1,4 +1,4 @@
-"""Conversations: what a host's own graph gains by the memory nodes, the supervisor's channels, and threads."""
+"""Channels of conversations: those of the memory nodes in a host's graph, those of the supervisor, and threads."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,43 +19,50 @@ from mnemic.state.graphs import MemoryContext
 class MemoryState(TypedDict, total=False):
     """Channels of the memory nodes, for a host's state to inherit: `class Turn(MessagesState, MemoryState)`.
 
-    The context is untracked: it flows from node to node, no checkpoint holds it, and after an interrupt it is gone
+    The context is untracked: it flows from node to node, and no checkpoint holds it. After an interrupt it is missing
     until a recall runs again.
     """
 
-    #: What memory says to this turn; `with_memory` puts it into the request.
+    #: Memory context of this turn; `with_memory` puts it into the request.
     memory_context: Annotated[MemoryContext, UntrackedValue]
-    #: Up to where changes of the memory were announced in the context; None: the recall went without memory.
+    #: Revision up to which the context announces changes; None for a recall that went without memory.
     memory_revision: int | None
-    #: Why this turn's recall searched; None: it did not.
+    #: Reason of the search of this turn's recall; None without a search.
     memory_searched: str | None
 
 
-def joined(known: Any, new: Any) -> Any:
-    """LangGraph's `add_messages`; its errors would quote what was said.
+def add_readable_messages(messages: Any, update: Any) -> Any:
+    """Add messages as LangGraph's `add_messages` does, whose errors would quote the conversation.
 
     Raises:
-        InvalidInputError: there is no message among the new ones that can be used, or one to be removed is not there.
+        InvalidInputError: if a new message cannot be used, or one to remove does not exist.
     """
-    # what langchain-core raises of what is no message, and what the given objects' own methods raise
+    # errors of langchain-core for an object that is no message, and of the methods of such an object
     with suppress(ValueError, TypeError, LookupError, AttributeError, RuntimeError):
-        if all(map(_may_be_read, new if isinstance(new, list) else [new])):
-            return add_messages(known, new)
+        items = update if isinstance(update, list) else [update]
+        if all(_is_readable(item) for item in items):
+            return add_messages(messages, update)
     raise InvalidInputError(
         "messages are LangChain messages or mappings with role and content, which is text or a list of parts with text;"
-        " what is removed has to be there"
+        " a message to remove has to exist"
     )
 
 
-def _may_be_read(item: Any) -> bool:
-    """Pydantic makes a list of any iterable, and one that never ends would end the process.
+def _is_readable(item: Any) -> bool:
+    """Return whether the content of a message is text, or a list of parts that providers can read.
 
-    Parts that no provider can read would end the thread, for what is in it is sent with every later turn.
+    Pydantic makes a list of any iterable, and an endless one would end the process. A part that no provider can read
+    would end the thread, because it is sent with every later turn.
     """
-    content = item.get("content") if isinstance(item, Mapping) else getattr(item, "content", None)
-    if isinstance(item, tuple | list):
+    if isinstance(item, Mapping):
+        content = item.get("content")
+    elif isinstance(item, tuple | list):
         content = item[-1] if item else None
-    return all(map(_is_part, content)) if isinstance(content, list) else isinstance(content, str | None)
+    else:
+        content = getattr(item, "content", None)
+    if isinstance(content, list):
+        return all(_is_part(part) for part in content)
+    return isinstance(content, str | None)
 
 
 def _is_part(part: Any) -> bool:
@@ -63,15 +70,15 @@ def _is_part(part: Any) -> bool:
 
 
 class SupervisorInput(TypedDict, total=False):
-    """What is said; also the supervisor's output."""
+    """The conversation: input and output of the supervisor."""
 
-    messages: Annotated[list[AnyMessage], joined]
+    messages: Annotated[list[AnyMessage], add_readable_messages]
 
 
 class Question(TypedDict):
-    """A memory that the user is asked about: its id and figures, for no checkpoint holds what it says.
+    """A question of consent about a memory: its id and figures, since no checkpoint holds the text of a memory.
 
-    Where it is to be corrected, what it is to say, which the call in the thread says too.
+    A question about a correction has the new content, which the call in the thread has, too.
     """
 
     id: str
@@ -81,18 +88,18 @@ class Question(TypedDict):
 
 
 class SupervisorState(SupervisorInput, MemoryState, total=False):
-    """The supervisor's channels; no checkpoint holds what memory says."""
+    """Channels of the supervisor; no checkpoint holds the text of a memory."""
 
-    #: What tools answered in this turn, by the ids of the calls; the conversation itself says only that they did.
+    #: Results of this turn's tools, by the ids of the calls; the messages of the thread have no contents of them.
     tool_answers: Annotated[Mapping[str, str], UntrackedValue]
-    #: Memories that the last answer wants forgotten or corrected and the user is asked about, by the ids of the calls.
+    #: Questions of consent to the calls of the last answer, by the ids of the calls.
     questions: dict[str, Question]
-    #: Calls of the last answer that the user does not want done. Tracked: a process that is killed must not do them.
+    #: Calls of the last answer that the user declined. Tracked, so that a process that is killed does not run them.
     declined: list[str]
 
 
 class Consent(BaseModel):
-    """What the user answers."""
+    """Answer of the user to a question of consent."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -101,16 +108,16 @@ class Consent(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadStatus:
-    """Where a thread stands; nothing of what was said in it."""
+    """State of a thread, without its messages."""
 
     thread_id: str
-    #: The latest one.
+    #: The latest checkpoint.
     checkpoint_id: str
     #: -1 for the input of a thread that has just begun.
     step: int | None
-    #: What made the checkpoint: `input`, `loop`, `update`, `fork`.
+    #: Origin of the checkpoint: `input`, `loop`, `update`, `fork`.
     source: str | None
-    #: The nodes that come next; none where the thread waits for its user.
+    #: The nodes that come next; empty for a thread that waits for its user.
     next: list[str]
     created_at: datetime
     updated_at: datetime

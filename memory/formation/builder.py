@@ -21,7 +21,7 @@ from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.scoping import ScopeResolver
-from mnemic.memory.runtime.transcript import own_words, speakers
+from mnemic.memory.runtime.transcript import speakers, typed_messages
 from mnemic.memory.text.proof import Proof, confidential_spans
 from mnemic.memory.text.shape import clean_text, clip_text
 from mnemic.memory.text.sharing import Draft
@@ -91,7 +91,7 @@ class MemoryBuilder:
         for memory in self.known:
             if isinstance(memory, NewMemory) and memory.private:
                 sources = [by_id[place] for place in memory.source_message_ids if place in by_id]
-                self._confidential |= confidential_spans(memory.content, own_words(sources))
+                self._confidential |= confidential_spans(memory.content, typed_messages(sources))
 
     def add_facts(self, output: ExtractFactsOutput) -> None:
         """Facts, each its owner's, or of a wider scope."""
@@ -188,7 +188,7 @@ class MemoryBuilder:
         """Note the sentences of private drafts before any draft is made: nothing that is shared may quote them."""
         for draft in drafts:
             if draft.private:
-                self._confidential |= confidential_spans(draft.content, own_words(self._sources(draft)))
+                self._confidential |= confidential_spans(draft.content, typed_messages(self._sources(draft)))
 
     def _sources(self, draft: FactDraft | ReflectionDraft) -> list[Message]:
         batch = self.resolver.batch
@@ -244,7 +244,7 @@ class MemoryBuilder:
             return "no_source"
         if self._attachments.supply(text, sources):
             return _FROM_ATTACHMENT
-        if not is_open and not own_words(sources):
+        if not is_open and not typed_messages(sources):
             return "not_own_words"
         known = [*(memory.content for memory in self.known), *self.resolver.groups]
         if not is_taken_up(text, sources, batch, known):

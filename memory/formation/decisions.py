@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.memory.formation.candidates import Candidates, concerned
-from mnemic.memory.runtime.transcript import own_words
+from mnemic.memory.runtime.transcript import typed_messages
 from mnemic.memory.text.bands import Bands, band_of_pair, nearest_relations
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import search_text
@@ -209,7 +209,7 @@ def apply_decisions(
 
 def closings_allowed(batch: Iterable[Message], per_message: float) -> int:
     """Most facts that contradictions may close in a run, so that a misled model does bounded damage."""
-    return max(_MIN_CLOSINGS, int(len(own_words(batch)) * per_message))
+    return max(_MIN_CLOSINGS, int(len(typed_messages(batch)) * per_message))
 
 
 def _placed(fact: NewMemory, named: Sequence[SimilarFact]) -> tuple[NewMemory, list[SimilarFact]]:

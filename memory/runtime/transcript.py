@@ -1,10 +1,18 @@
-"""A conversation as models are shown it, numbered for a step or whole for a chat model; and who speaks in it."""
+"""The conversation that a chat model is sent, and the people in it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 
 from mnemic.memory.runtime.message_parts import attached_text, is_written, read_part
 from mnemic.memory.text.shape import whole_characters
@@ -12,100 +20,124 @@ from mnemic.prompts.messages.supervise import ANSWERED, ATTACHED, NOT_ANSWERED, 
 from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Message
 
-#: What providers take in no name, and how long one may be: a display name would end the thread for good.
-_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
-_MAX_NAME_CHARS = 64
+#: Characters that providers refuse in a name: one display name with them would end the thread for good.
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+_MAX_NAME_CHARS: Final = 64
 
 
-def own_words(sources: Iterable[Message]) -> list[Message]:
+def typed_messages(messages: Iterable[Message]) -> list[Message]:
     """Return the messages with text that a user typed; only sharing depends on whether that text was pasted."""
-    return [message for message in sources if message.typed_text]
+    return [message for message in messages if message.typed_text]
 
 
 def speakers(messages: Iterable[Message]) -> list[str]:
-    """The users who spoke, in order of appearance."""
+    """Return the users who spoke, in order of appearance."""
     return list(dict.fromkeys(message.user_id for message in messages if message.user_id))
 
 
-def submitted_by(messages: Iterable[Message]) -> list[str]:
-    """Who brought words of somebody else, in order of appearance."""
-    others = (message.submitted_by for message in messages if message.user_id not in (None, message.submitted_by))
-    return [*dict.fromkeys(other for other in others if other)]
+def submitters(messages: Iterable[Message]) -> list[str]:
+    """Return the actors that submitted messages of another user, in order of appearance."""
+    actors: dict[str, None] = {}
+    for message in messages:
+        if message.submitted_by and message.user_id not in (None, message.submitted_by):
+            actors[message.submitted_by] = None
+    return list(actors)
 
 
 def group_names(identity: Identity, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Display names of the groups the run belongs to, in their order."""
+    """Return the display names of the run's groups, in their order."""
     return tuple(names.get(scope_key("group", group)) or display_name(group) for group in identity.group_ids)
 
 
-def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str, str]) -> list[BaseMessage]:
-    """The system text, then the conversation.
-
-    A call without an answer, as a turn leaves it that was broken off or that the user cut short by saying something
-    else, is answered: providers refuse a conversation in which one is open. What was no text, such as a picture, is
-    sent in its own turn alone: a model that does not take it would refuse every later turn as well.
-
-    Args:
-        system: instructions and memory context.
-        messages: the thread's.
-        answers: of this turn's tools, by the ids of their calls.
-    """
-    given = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
-    conversation: list[BaseMessage] = [SystemMessage(system)]
-    turn = max((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
-    for place, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            continue  # each stands behind its call
-        conversation.append(_clean(message if place >= turn else _in_words(message)))
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            call_id = str(call["id"])
-            unknown = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
-            answer = given.get(call_id, unknown)
-            shown = {"content": answers.get(call_id, answer.content)}
-            conversation.append(answer.model_copy(update=shown))
-    return conversation
-
-
-def without_contents(answers: Sequence[ToolMessage]) -> tuple[list[ToolMessage], dict[str, str]]:
-    """The answers as the thread keeps them, and their contents by the ids of the calls.
-
-    What a tool says of the memory may be forgotten later, so a thread keeps a refusal's words alone.
-    """
-    contents = {answer.tool_call_id: str(answer.text) for answer in answers if answer.status != "error"}
-    blank = {"content": ANSWERED, "artifact": None}
-    kept = [answer.model_copy(update=blank) if answer.tool_call_id in contents else answer for answer in answers]
-    return kept, contents
-
-
-def spoken(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """What people and the agent said; what tools and sub-agents told the agent are nobody's words."""
+def dialogue(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Return the messages of users and of the agent, without those of tools and sub-agents."""
     return [message for message in messages if isinstance(message, HumanMessage | AIMessage)]
 
 
-def _in_words(message: AnyMessage) -> AnyMessage:
+def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str, str]) -> list[BaseMessage]:
+    """Return the system text, then the conversation.
+
+    A call without a result gets one: a turn that broke off, or that the user cut short, leaves such a call behind, and
+    providers refuse a conversation with it. A part without text, such as a picture, is sent only in its own turn: a
+    model that does not accept it would refuse every later turn, too.
+
+    Args:
+        system: Instructions and memory context.
+        messages: Messages of the thread.
+        answers: Results of this turn's tools, by the ids of their calls.
+    """
+    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+    turn = _start_of_turn(messages)
+    conversation: list[BaseMessage] = [SystemMessage(system)]
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            continue  # it follows its call
+        conversation.append(_clean(message if place >= turn else _as_text(message)))
+        if isinstance(message, AIMessage):
+            conversation += [_result(call, results, answers) for call in message.tool_calls]
+    return conversation
+
+
+def _start_of_turn(messages: Sequence[AnyMessage]) -> int:
+    """Return the place of the last message of a user; 0 without one."""
+    places = [place for place, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    return max(places, default=0)
+
+
+def _result(call: ToolCall, results: Mapping[str, ToolMessage], answers: Mapping[str, str]) -> ToolMessage:
+    call_id = str(call["id"])
+    result = results.get(call_id)
+    if result is None:
+        result = ToolMessage(NOT_ANSWERED, tool_call_id=call_id, name=call["name"], status="error")
+    return result.model_copy(update={"content": answers.get(call_id, result.content)})
+
+
+def split_contents(results: Sequence[ToolMessage]) -> tuple[list[ToolMessage], dict[str, str]]:
+    """Return the results as the thread stores them, and their contents by the ids of the calls.
+
+    The memory that a tool returns may be forgotten later, so the thread stores the text of a refusal only.
+    """
+    contents: dict[str, str] = {}
+    blanked: list[ToolMessage] = []
+    for result in results:
+        if result.status == "error":
+            blanked.append(result)
+            continue
+        contents[result.tool_call_id] = str(result.text)
+        blanked.append(result.model_copy(update={"content": ANSWERED, "artifact": None}))
+    return blanked, contents
+
+
+def _as_text(message: AnyMessage) -> AnyMessage:
     """Return a user's message as plain text, in which attached text is marked as such; other messages as they are."""
-    if not isinstance(message, HumanMessage) or (isinstance(message.content, str) and message.content.strip()):
+    if not isinstance(message, HumanMessage):
         return message
-    parts = message.content if isinstance(message.content, list) else []
-    words = "\n".join(_part_in_words(part) for part in parts)
-    return message.model_copy(update={"content": words or WORDLESS})
+    parts = message.content
+    if isinstance(parts, str):
+        if parts.strip():
+            return message
+        parts = []
+    text = "\n".join(_part_as_text(part) for part in parts)
+    return message.model_copy(update={"content": text or WORDLESS})
 
 
-def _part_in_words(part: str | dict[str, Any]) -> str:
+def _part_as_text(part: str | dict[str, Any]) -> str:
     if isinstance(part, str):
         return part if part.strip() else WORDLESS
     try:
-        read = read_part(part)
+        fields = read_part(part)
     except ValueError:  # it was refused when it came, and stays in the thread
         return WORDLESS
-    text = attached_text(read)
+    text = attached_text(fields)
     if not text.strip():
         return WORDLESS
-    return text if is_written(read, "user") else f"{ATTACHED}\n{text}"
+    if is_written(fields, "user"):
+        return text
+    return f"{ATTACHED}\n{text}"
 
 
 def _clean(message: AnyMessage) -> AnyMessage:
-    """Half a character, which no request can carry, would end the thread for good."""
+    """Return the message without half characters, which no request can carry, and with a name that providers accept."""
     name = _NOT_IN_NAMES.sub("_", whole_characters(message.name or ""))[:_MAX_NAME_CHARS] or None
     return message.model_copy(update={"content": _clean_part(message.content), "name": name})
 

@@ -24,7 +24,7 @@ from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.identity import acting_for, identity_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import with_shared_wording
-from mnemic.memory.runtime.transcript import speakers, submitted_by
+from mnemic.memory.runtime.transcript import speakers, submitters
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import ConcurrentChangeError, MnemicError
@@ -60,7 +60,7 @@ async def save(state: FormationState, resources: Resources, runtime: Runtime[Ide
     forgotten = accounted_for - {message.id for message in kept}
     resources = await _with_embedder(state, resources, identity)
     vectors, texts = await _embed(resources, new, state["vectors"], kept)
-    run_id, others = run.run_id if run else None, submitted_by(batch)
+    run_id, others = run.run_id if run else None, submitters(batch)
 
     async def act(scoped: ScopedTransaction) -> tuple[FormationState, set[UUID], bool]:
         op_id = await scoped.begin_operation(

@@ -18,7 +18,7 @@ from langgraph.types import Command, Interrupt
 from rich.text import Text
 
 from mnemic.memory.runtime.categories import OWNER
-from mnemic.memory.runtime.transcript import spoken
+from mnemic.memory.runtime.transcript import dialogue
 from mnemic.memory.text.shape import clean_text, is_blank, visible
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.prompts.attribution import signature
@@ -115,7 +115,7 @@ class ChatSession:
         if interrupts is None:
             with self._shown_errors():  # what was said in a turn that failed is stored all the same
                 thread = await self._graph.aget_state(self._memory.thread(self._who))
-                await self._memory.observe(self._who, spoken(thread.values.get("messages", [])))
+                await self._memory.observe(self._who, dialogue(thread.values.get("messages", [])))
         if self._forms_at_once:
             await self._interruptible(self._form())
         else:

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Rem
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Mnemic
+from mnemic.memory.messages.supervisor import MAX_CALLING
 from mnemic.memory.runtime.resources import Resources
 from mnemic.models import tool_calls
-from mnemic.nodes.supervisor import MAX_CALLING
 from mnemic.prompts.messages.supervise import ANSWERED, NOT_ANSWERED, WORDLESS
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, ModelError, ModelOutputError
 from tests.support.agents import (
