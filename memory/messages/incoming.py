@@ -1,4 +1,4 @@
-"""Messages as hosts and files have them, checked and made fit to be stored: LangChain's, or mappings such as JSON."""
+"""Messages of hosts and files, LangChain's or mappings such as JSON: checked, and converted to stored messages."""
 
 import hashlib
 import json
@@ -48,53 +48,72 @@ HostMessage = BaseMessage | Mapping[str, Any]
 #: Reasons why a message cannot be stored.
 Unstorable = InvalidInputError | MissingIdentityError
 
-#: Beyond these a time is a mistake, and calendars end soon after.
-_YEARS = range(1900, 2200)
-#: E-mail's message ids, the longest in use, have at most 998 characters.
-_MAX_ID_CHARS = 1000
-#: Namespace of ids made from what a host gives.
-_NAMESPACE = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
-#: A pasted book is a document, not a turn; its beginning is kept.
-MAX_MESSAGE_CHARS = 32_000
-#: Ends the stored text of a longer message.
-CUT_MARK = " [message cut here]"
-#: Of a longer text no more is looked at (a million characters take 0.1 s); what a recall put before it fits in.
-_READ_CHARS = 1_000_000
-#: What one call may bring, 2 s of work: hosts resend the whole list every turn, and no conversation is that long.
-MAX_MESSAGES = 100_000
-_ROLES: dict[str, Role] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool"}
-#: The host's own instructions are nobody's words.
-INSTRUCTIONS = frozenset({"system", "developer"})
-#: Every role with a meaning; what else a host invents is stored as `other`.
-KNOWN_ROLES = frozenset({*_ROLES, *INSTRUCTIONS})
-_LANGCHAIN_ROLES: dict[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
+#: Years of a plausible time; calendars end soon after.
+_YEARS: Final = range(1900, 2200)
+#: Maximum length of a message id, in characters: the longest in use, those of e-mail, have at most 998.
+_MAX_ID_CHARS: Final = 1000
+#: Namespace of the ids of stored messages.
+_NAMESPACE: Final = UUID("6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11")
+#: Maximum length of a stored message, in characters. A pasted book is a document, not a turn: its beginning is stored.
+MAX_MESSAGE_CHARS: Final = 32_000
+#: End of the stored text of a longer message.
+CUT_MARK: Final = " [message cut here]"
+#: Characters of a text that are read (a million take 0.1 s). The block that a recall puts in front of it fits in.
+_READ_CHARS: Final = 1_000_000
+#: Maximum number of messages of one call, 2 s of work: hosts resend the whole list every turn.
+MAX_MESSAGES: Final = 100_000
+_ROLES: Final[dict[str, Role]] = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "tool": "tool",
+}
+#: Roles of the host's own instructions, which no person and no model wrote.
+INSTRUCTIONS: Final = frozenset({"system", "developer"})
+#: Every role with a meaning; any other role of a host is stored as `other`.
+KNOWN_ROLES: Final = frozenset({*_ROLES, *INSTRUCTIONS})
+_LANGCHAIN_ROLES: Final[dict[type[BaseMessage], str]] = {
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    ToolMessage: "tool",
+}
+#: Fields that decide the owner and the date of a memory. A field that begins as one of them is a misspelt one.
+_DECISIVE_FIELDS: Final = ("time", "user", "author")
+#: Separator of the parts of an id, a character that no part has.
+_SEPARATOR: Final = "\x1f"
 
 
 def _as_list(content: object) -> object:
-    """Read a single part, which has a type, as a list of one."""
-    return [content] if isinstance(content, dict) and "type" in content else content
+    """Return a single part, which has a type, as a list of one; any other content as it is."""
+    if isinstance(content, dict) and "type" in content:
+        return [content]
+    return content
 
 
-def _moment(value: object) -> object:
-    """Return the time as it was given, with its offset if there is one; text is read as ISO 8601."""
-    try:
-        # a subclass may make anything of its own methods
-        moment = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z") from None
-    if not isinstance(moment, datetime):
-        if moment is None:
-            return None
+def _to_time(value: object) -> object:
+    """Return the time of a message, with its offset if it has one; text is read as ISO 8601."""
+    time = value
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(str.__str__(value))  # not by the methods of a subclass
+        except ValueError:
+            raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z") from None
+    if time is None:
+        return None
+    if not isinstance(time, datetime):
         raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z, or a datetime")
-    if moment.year not in _YEARS:
+    if time.year not in _YEARS:
         raise ValueError(f"a time lies in the years {_YEARS[0]} to {_YEARS[-1]}")
-    if abs(moment.utcoffset() or timedelta()) > timedelta(minutes=MAX_OFFSET_MINUTES):
+    if abs(time.utcoffset() or timedelta()) > timedelta(minutes=MAX_OFFSET_MINUTES):
         raise ValueError(f"the offset of a time is at most {MAX_OFFSET_MINUTES // 60} hours")
-    return moment
+    return time
 
 
 def _id_text(value: str | int | UUID | None) -> str | None:
-    return str(value) if value is not None and value != "" else None  # some endpoints send an empty one for none
+    if value is None or value == "":  # some endpoints send an empty id for none
+        return None
+    return str(value)
 
 
 MessageId = (
@@ -105,40 +124,43 @@ MessageId = (
 
 
 class IncomingMessage(BaseModel):
-    """One message; what else stands in it is left alone."""
+    """One message of a host; its other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     role: Annotated[HostId, AfterValidator(str.lower)]
-    #: None: a tool call without words.
+    #: None for a tool call without text.
     content: Annotated[StrictStr | Annotated[list[StrictStr | Part], Strict()] | None, BeforeValidator(_as_list)] = None
     #: Transcript of an answer that a model spoke.
     audio: Annotated[str | None, BeforeValidator(spoken_text)] = None
     author: HostId | None = None
     name: HostId | None = None
     user: HostId | None = None
-    time: Annotated[datetime | None, Strict(), BeforeValidator(_moment)] = None
+    time: Annotated[datetime | None, Strict(), BeforeValidator(_to_time)] = None
     id: Annotated[MessageId | None, AfterValidator(_id_text)] = None
 
     @classmethod
     def of(cls, item: HostMessage) -> Self:
-        """What a host gave.
+        """Return the message that a host passed.
 
         Raises:
-            InvalidInputError: no message, or a field of it cannot be used.
+            InvalidInputError: if it is no message, or a field of it cannot be used.
         """
-        fields = _langchain_fields(item) if isinstance(item, BaseMessage) else item
+        if isinstance(item, BaseMessage):
+            fields: object = _langchain_fields(item)
+        else:
+            fields = item
         if not isinstance(fields, Mapping):
             raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
-        given = validate(dict[Any, Any], fields, strict=False)
-        _require_own_names(given)
+        fields = validate(dict[Any, Any], fields, strict=False)
+        _require_known_names(fields)
         try:
-            made = cls.model_validate(given)
+            message = cls.model_validate(fields)
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
-        if "content" not in given and made.stored_role == "user":
-            raise InvalidInputError("content: missing; the words of a message are its content")
-        return made
+        if "content" not in fields and message.stored_role == "user":
+            raise InvalidInputError("content: missing; the text of a message is its content")
+        return message
 
     @property
     def stored_role(self) -> Role:
@@ -147,7 +169,7 @@ class IncomingMessage(BaseModel):
 
     @property
     def words(self) -> str:
-        """Text of the speaker, a line for each part; of a user only typed text."""
+        """Text of the speaker, a line for each part; only typed text if a user speaks."""
         return "\n".join(part["text"] for part in self._parts() if is_written(part, self.stored_role))
 
     @property
@@ -158,25 +180,35 @@ class IncomingMessage(BaseModel):
     @property
     def text(self) -> str:
         """The words, with a mark for each attachment in its place."""
-        lines = []
+        lines: list[str] = []
         for part in self._parts():
-            line = part["text"] if is_written(part, self.stored_role) else mark_of(part)
-            if line:
-                lines.append(line)
-        return "\n".join(lines)
+            if is_written(part, self.stored_role):
+                lines.append(part["text"])
+            else:
+                lines.append(mark_of(part) or "")
+        return "\n".join(line for line in lines if line)
 
     @property
     def attached(self) -> str:
-        """Text of all parts that are not the speaker's own words, without what a recall had returned."""
-        texts = (attached_text(part) for part in self._parts() if not is_written(part, self.stored_role))
-        return "\n".join(text for text in texts if text and not text.startswith(PREAMBLE))
+        """Text of all parts that are not the speaker's words, without blocks that a recall had returned."""
+        texts: list[str] = []
+        for part in self._parts():
+            if is_written(part, self.stored_role):
+                continue
+            text = attached_text(part)
+            if text and not text.startswith(PREAMBLE):
+                texts.append(text)
+        return "\n".join(texts)
 
     def _parts(self) -> list[dict[str, str]]:
         content = self.content if isinstance(self.content, list) else [self.content or ""]
-        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        parts: list[dict[str, str]] = []
+        for part in content:
+            parts.append({"type": "text", "text": part} if isinstance(part, str) else part)
         if self.audio:
-            # of a user it is an attachment, for it was not typed
-            parts.append({"type": "audio" if self.stored_role == "user" else "text", "text": self.audio})
+            # a user did not type it, so it is an attachment
+            kind = "audio" if self.stored_role == "user" else "text"
+            parts.append({"type": kind, "text": self.audio})
         return [part for part in parts if is_stored(part, self.stored_role)]
 
     def fingerprint(self, speaker: str | None, words: str) -> str:
@@ -185,33 +217,38 @@ class IncomingMessage(BaseModel):
         A time without an offset counts as it was written: the message keeps its id if the time zone changes.
         """
         time = self.time and local_time(self.time, UTC).astimezone(UTC).isoformat()
-        spoken = [self.role, speaker, self.author, self.name, time, words]
-        return hashlib.sha256(json.dumps(spoken).encode()).hexdigest()
+        identifying = [self.role, speaker, self.author, self.name, time, words]
+        return hashlib.sha256(json.dumps(identifying).encode()).hexdigest()
 
 
-#: Who spoke and when decide whose a memory is and its date: a field that begins as one of these is a misspelt one.
-_DECISIVE_FIELDS: Final = ("time", "user", "author")
-
-
-def _require_own_names(fields: Mapping[Any, Any]) -> None:
-    """Refuse a field such as `timestamp` or `user_id`, which would be left out without an error."""
+def _require_known_names(fields: Mapping[Any, Any]) -> None:
+    """Refuse a field such as `timestamp` or `user_id`, which would be ignored without an error."""
     for name in fields.keys() - IncomingMessage.model_fields.keys():
-        meant = next((own for own in _DECISIVE_FIELDS if isinstance(name, str) and name.startswith(own)), None)
-        if meant:
-            raise InvalidInputError(f"{field_name(name)}: a message has no such field; write {meant}")
+        for field in _DECISIVE_FIELDS:
+            if isinstance(name, str) and name.startswith(field):
+                raise InvalidInputError(f"{field_name(name)}: a message has no such field; write {field}")
 
 
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
-    role = next(
-        (role for kind, role in _LANGCHAIN_ROLES.items() if isinstance(item, kind)), getattr(item, "type", "other")
-    )
-    fields = {name: getattr(item, name, None) for name in ("id", "name", "content")}
     extra = getattr(item, "additional_kwargs", None)
-    extra = extra if isinstance(extra, dict) else {}
-    # LangChain's own middleware, such as the one that puts a summary in place of the history, speaks in a user's place
-    role = "system" if "lc_source" in extra else role
-    time = extra.get("time", getattr(item, "time", None))
-    return {**fields, "role": role, "time": time, **{name: extra.get(name) for name in ("user", "audio")}}
+    if not isinstance(extra, dict):
+        extra = {}
+    fields: dict[str, object] = {name: getattr(item, name, None) for name in ("id", "name", "content")}
+    fields["role"] = _langchain_role(item, extra)
+    fields["time"] = extra.get("time", getattr(item, "time", None))
+    fields["user"] = extra.get("user")
+    fields["audio"] = extra.get("audio")
+    return fields
+
+
+def _langchain_role(item: BaseMessage, extra: Mapping[str, object]) -> object:
+    if "lc_source" in extra:
+        # LangChain's middleware speaks in a user's place: one of them puts a summary in place of the history
+        return "system"
+    for kind, role in _LANGCHAIN_ROLES.items():
+        if isinstance(item, kind):
+            return role
+    return getattr(item, "type", "other")
 
 
 def to_messages(
@@ -222,51 +259,49 @@ def to_messages(
     refused: list[Unstorable] | None = None,
     zone: tzinfo = UTC,
 ) -> list[Message]:
-    """Return the messages that are stored of the items, in order; text that came with one and was not typed follows it.
+    """Return the stored messages of a host's list, in order; attached text follows its message.
 
-    Instructions to the model, empty messages and what a recall put into a message, or a tool told, are left out. Hosts
-    resend the whole list every turn, or its end, so a message without an id gets one from its session, its speaker and
-    time where they are named, its content, and how often the list has said the same before.
+    Instructions to the model, empty messages, blocks of a recall and results of memory tools are left out. Hosts resend
+    the whole list every turn, or its end. So a message without an id gets one from its session, its speaker and time if
+    they are named, its content, and the number of equal messages before it in the list.
 
     Args:
-        items: what the host has.
-        identity: the run's, whose user speaks.
-        several_speakers: the host says that a message may name another speaker.
-        refused: takes what is wrong with the items that cannot be used, which are left out; None: it is raised.
-        zone: time zone of times without an offset, and of the current time for messages without a time.
+        items: Messages of the host.
+        identity: Identity of the run; its user is the speaker.
+        several_speakers: Whether the host lets a message name another speaker.
+        refused: List that receives an error for each message that cannot be stored; such messages are left out. None
+            raises the first error.
+        zone: Time zone of times without an offset, and of the current time for messages without a time.
 
     Raises:
-        InvalidInputError: no session, no list, too many items, or one that is no message.
-        MissingIdentityError: a message of a user belongs to no user.
-        RefusedIdentityError: one is said to be of somebody else, and the host does not say that several speak, or the
-            user was authenticated.
+        InvalidInputError: if there is no session, no list or too many messages, or if one is no message.
+        MissingIdentityError: if a message of a user belongs to no user.
+        RefusedIdentityError: if a message names another speaker, and the host does not allow that or the user was
+            authenticated.
     """
     require_list(items)
-    session_of(identity)  # or refused as a whole
-    now = datetime.now(zone)  # for messages without a time
-    made: list[Message] = []
-    known: Counter[str] = Counter()
+    session_of(identity)  # refuses the whole list without a session
+    conversion = _Conversion(identity, datetime.now(zone))
+    stored: list[Message] = []
     for place, item in enumerate(items, start=1):
         try:
             incoming = IncomingMessage.of(item)
             speaker = _speaker(incoming, identity, several_speakers=several_speakers)
-            stored = _stored(incoming, speaker, identity, now, known)
+            stored += conversion.stored(incoming, speaker)
         except (InvalidInputError, MissingIdentityError) as error:
             problem = type(error)(f"message {place}: {error}")
             if refused is None:
                 raise problem from None
             refused.append(problem)
-        else:
-            made += stored
-    return made
+    return stored
 
 
 def require_storable(item: HostMessage, identity: Identity) -> None:
     """Refuse a message of a user that could never be stored.
 
     Raises:
-        InvalidInputError: a field of it cannot be used.
-        MissingIdentityError: the identity names no user.
+        InvalidInputError: if a field of it cannot be used.
+        MissingIdentityError: if the identity names no user.
         RefusedIdentityError: as `to_messages`.
     """
     require_speaker([item], identity, several_speakers=False)
@@ -277,10 +312,10 @@ def require_storable(item: HostMessage, identity: Identity) -> None:
 
 
 def require_list(items: object) -> None:
-    """Refuses what is no conversation.
+    """Refuse an argument that is no conversation.
 
     Raises:
-        InvalidInputError: no list, or too many items.
+        InvalidInputError: if it is no list, or has too many items.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes | bytearray):
         raise InvalidInputError("messages are a list of LangChain messages or mappings with role and content")
@@ -289,36 +324,41 @@ def require_list(items: object) -> None:
 
 
 def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
-    """The text of the last message of a user, empty where there is none; and its id, if LangChain gave it one.
+    """Return the text of the last message of a user, empty without one, and its id if LangChain gave it one.
 
     Raises:
-        InvalidInputError: no list of messages, or the last one cannot be used.
+        InvalidInputError: if it is no list of messages, or the last one cannot be used.
     """
     message, incoming = _last_of_user(messages)
     if incoming is None:
         return "", None
-    return incoming.question, getattr(message, "id", None) if isinstance(message, BaseMessage) else None
+    if isinstance(message, BaseMessage):
+        return incoming.question, getattr(message, "id", None)
+    return incoming.question, None
 
 
 def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:
-    """Refuse a turn whose user is not named, because nothing of it would be remembered.
+    """Refuse a turn without a named user, because no message of it would be stored.
 
     Args:
-        messages: the thread's; a thread without a message of a user needs no user.
-        identity: the run's.
-        several_speakers: the host says that a message may name its speaker.
+        messages: Messages of the thread; a thread without a message of a user needs no user.
+        identity: Identity of the run.
+        several_speakers: Whether the host lets a message name its speaker.
 
     Raises:
-        InvalidInputError: no list of messages, or the last one of a user cannot be used.
-        MissingIdentityError: neither the identity nor the last message of a user names the user.
+        InvalidInputError: if it is no list of messages, or the last one of a user cannot be used.
+        MissingIdentityError: if neither the identity nor the last message of a user names the user.
     """
     if identity.user_id is not None:
         return
     message, incoming = _last_of_user(messages)
     if incoming is None:
         return
-    named = _langchain_fields(message)["user"] if isinstance(message, BaseMessage) else incoming.user or incoming.author
-    if not (several_speakers and named):
+    if isinstance(message, BaseMessage):
+        speaker = _langchain_fields(message)["user"]
+    else:
+        speaker = incoming.user or incoming.author
+    if not (several_speakers and speaker):
         raise MissingIdentityError(
             "the run names no user, so nothing of this turn would be remembered: pass user_id in its context, as in "
             "context=Identity(agent_id=..., user_id=...); if several people speak, set several_speakers=True and a "
@@ -327,11 +367,11 @@ def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, seve
 
 
 def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, IncomingMessage | None]:
-    """Return the last message of a user, as it is and as it was read; two times None if there is none."""
+    """Return the last message of a user, as it is and as it was read; None twice without one."""
     require_list(messages)
     for message in reversed(messages):
         fields: HostMessage = message
-        if isinstance(message, BaseMessage):  # its role and its content alone: a name is of no use to a recall
+        if isinstance(message, BaseMessage):  # role and content only: a recall has no use for a name
             fields = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(fields)
         if incoming.stored_role == "user":
@@ -339,58 +379,81 @@ def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, 
     return None, None
 
 
-def _stored(
-    incoming: IncomingMessage, speaker: str | None, identity: Identity, now: datetime, known: Counter[str]
-) -> list[Message]:
-    """Return the message with its words and marks, and one with the text of its attachments; neither if it is empty."""
-    content, attached = (strip_recalled(clean_text(text[:_READ_CHARS])) for text in (incoming.text, incoming.attached))
-    role = incoming.stored_role
-    texts: dict[Role, str] = {role: content, "attachment": attached}
-    if role == "tool" and content.startswith(PREAMBLE):
-        del texts[role]
-    texts = {role: text for role, text in texts.items() if not is_blank(text)}
-    if incoming.role in INSTRUCTIONS or not texts:
-        return []
-    if role == "user" and speaker is None:
-        raise MissingIdentityError("it belongs to no user: give the identity a user_id")
-    own_id = f"id\x1f{incoming.id}"
-    if incoming.id is None:
-        fingerprint = incoming.fingerprint(speaker, "\x1f".join(texts.values()))
-        known[fingerprint] += 1
-        own_id = f"said\x1f{fingerprint}\x1f{known[fingerprint]}"
-    session_id = session_of(identity)
-    message_id = uuid5(_NAMESPACE, f"{identity.agent_id}\x1f{session_id}\x1f{own_id}")
-    made = Message(
-        id=message_id,
-        session_id=session_id,
-        role=role,
-        author=display_name(incoming.author or incoming.name or speaker or incoming.role),
-        user_id=speaker,
-        content="",
-        said_at=local_time(incoming.time or now, now.tzinfo or UTC),
-        submitted_by=identity.actor,
-    )
-    ids: dict[Role, UUID] = {role: message_id, "attachment": attachment_id(message_id)}
-    stored = [replace(made, id=ids[role], role=role, content=_cut(text, made)) for role, text in texts.items()]
-    return [replace(each, attached_to=message_id) if each.role == "attachment" else each for each in stored]
+class _Conversion:
+    """Conversion of one list of messages."""
+
+    def __init__(self, identity: Identity, now: datetime) -> None:
+        self._identity = identity
+        #: Time of messages without a time.
+        self._now = now
+        #: Number of equal messages without an id so far, by fingerprint.
+        self._equal: Counter[str] = Counter()
+
+    def stored(self, incoming: IncomingMessage, speaker: str | None) -> list[Message]:
+        """Return the message with words and marks, and one with the text of its attachments; none if it is empty."""
+        texts = _texts_to_store(incoming)
+        if not texts:
+            return []
+        role = incoming.stored_role
+        if role == "user" and speaker is None:
+            raise MissingIdentityError("it belongs to no user: give the identity a user_id")
+        message_id = self._id(incoming, speaker, texts)
+        message = Message(
+            id=message_id,
+            session_id=session_of(self._identity),
+            role=role,
+            author=display_name(incoming.author or incoming.name or speaker or incoming.role),
+            user_id=speaker,
+            content="",
+            said_at=local_time(incoming.time or self._now, self._now.tzinfo or UTC),
+            submitted_by=self._identity.actor,
+        )
+        stored: list[Message] = []
+        if role in texts:
+            stored.append(replace(message, content=_cut(texts[role], message)))
+        if "attachment" in texts:
+            attachment = replace(message, id=attachment_id(message_id), role="attachment", attached_to=message_id)
+            stored.append(replace(attachment, content=_cut(texts["attachment"], message)))
+        return stored
+
+    def _id(self, incoming: IncomingMessage, speaker: str | None, texts: Mapping[Role, str]) -> UUID:
+        if incoming.id is None:
+            fingerprint = incoming.fingerprint(speaker, _SEPARATOR.join(texts.values()))
+            self._equal[fingerprint] += 1
+            parts = ["said", fingerprint, str(self._equal[fingerprint])]
+        else:
+            parts = ["id", str(incoming.id)]
+        return uuid5(_NAMESPACE, _SEPARATOR.join([self._identity.agent_id, session_of(self._identity), *parts]))
+
+
+def _texts_to_store(incoming: IncomingMessage) -> dict[Role, str]:
+    """Return the cleaned texts of a message and of its attachments, by role; none for one that is not stored."""
+    if incoming.role in INSTRUCTIONS:
+        return {}
+    content = strip_recalled(clean_text(incoming.text[:_READ_CHARS]))
+    attached = strip_recalled(clean_text(incoming.attached[:_READ_CHARS]))
+    texts: dict[Role, str] = {}
+    is_recalled = incoming.stored_role == "tool" and content.startswith(PREAMBLE)
+    if not is_recalled and not is_blank(content):
+        texts[incoming.stored_role] = content
+    if not is_blank(attached):
+        texts["attachment"] = attached
+    return texts
 
 
 def _cut(text: str, message: Message) -> str:
     if len(text) <= MAX_MESSAGE_CHARS:
         return text
-    _LOG.warning(
-        "message %s of session %s has more than %d characters: the rest is not stored",
-        message.id,
-        message.session_id,
-        MAX_MESSAGE_CHARS,
-    )
+    ids = {"message_id": str(message.id), "session_id": message.session_id}
+    warning = "Message %s of session %s has more than %d characters: the rest is not stored."
+    _LOG.warning(warning, message.id, message.session_id, MAX_MESSAGE_CHARS, extra=ids)
     return clip_text(text, MAX_MESSAGE_CHARS - len(CUT_MARK)) + CUT_MARK
 
 
 def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers: bool) -> str | None:
-    """Whose words a user's message has: the run's user's, and another's only where the host says that several speak.
+    """Return the user id of a message's speaker: the run's user, or another one if the host allows that.
 
-    A name is what its bearer chose to be called.
+    The field `name` counts for nothing here: its bearer chose it.
     """
     if incoming.stored_role != "user":
         return None
@@ -398,10 +461,10 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
     if speaker == identity.user_id:
         return speaker
     if isinstance(identity, BoundIdentity):
-        raise RefusedIdentityError("user: whoever was authenticated speaks for nobody else; leave it out")
+        raise RefusedIdentityError("user: an authenticated user speaks for no other user; leave it out")
     if not several_speakers:
         raise RefusedIdentityError(
-            "user: it names another speaker than the run's user, which counts only where the host says that several "
-            "people speak: several_speakers=True"
+            "user: it names another speaker than the run's user, which counts only if the host allows several speakers:"
+            " several_speakers=True"
         )
     return speaker

@@ -1,4 +1,4 @@
-"""A turn of an agent, by its host: the context before it, what is written once it is over, and what is formed of it."""
+"""A turn of an agent in a host: recall before it, store its messages, and form memories of them."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from mnemic.memory.messages.incoming import HostMessage, Unstorable, last_question, to_messages
@@ -32,32 +32,34 @@ from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
-#: Times in a row that other runs may be faster before a caller hears of it.
-OVERTAKEN = 3
+#: Attempts of a formation that loses a race against another run each time.
+MAX_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecallOptions:
-    """How a host recalls, turn after turn."""
+    """Options of a host's recalls."""
 
-    #: Whose allowlist holds; None: that of the identity's own role.
+    #: Role with the allowlist of the recall; None for the role of the identity.
     role: str | None = None
     search: SearchMode = "auto"
-    #: Tokens that the retrieved lines may take; None: the setting.
+    #: Maximum number of tokens of the search results; None for the setting.
     budget_tokens: int | None = None
 
     def in_role(self, identity: Identity) -> Identity:
-        """The run's identity in this role."""
-        return identity.model_copy(update={"role": self.role}) if self.role else identity
+        """Return the identity of the run in this role."""
+        if not self.role:
+            return identity
+        return identity.model_copy(update={"role": self.role})
 
 
 async def recall_turn(
     graph: AnyGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
-    """What memory says to the turn that answers the last message of a user.
+    """Return the memory channels of the turn that answers the last message of a user.
 
     Raises:
-        InvalidInputError: no list of messages, or the last one cannot be used.
+        InvalidInputError: if it is no list of messages, or the last one cannot be used.
     """
     options = options or RecallOptions()
     question, message_id = last_question(messages)
@@ -71,9 +73,9 @@ async def recall_turn(
 
 
 async def begin_turn(recalling: Coroutine[Any, Any, MemoryState], storing: Coroutine[Any, Any, None]) -> MemoryState:
-    """Return what the recall returns, and store the turn's first messages meanwhile.
+    """Recall, and store the first messages of the turn at the same time.
 
-    From here on no other middleware or node can take the user's message away, and no failing model.
+    From here on the user's message is safe from other middleware, from other nodes, and from a failing model.
     """
     task = asyncio.create_task(storing)
     try:
@@ -92,11 +94,13 @@ async def observe(
 ) -> Observed:
     """Store messages and revision in one transaction; then count the recalled memories in another, which may fail.
 
+    Nothing is written if it raises.
+
     Raises:
-        InvalidInputError: no session in the identity, a message that cannot be used, or the agent's history has not
-            come to this revision; nothing was written.
-        MissingIdentityError: a message of a user belongs to no user; nothing was written.
-        RefusedIdentityError: a message names another speaker; nothing was written.
+        InvalidInputError: if the identity has no session, a message cannot be used, or the revision is above the last
+            one of the agent's history.
+        MissingIdentityError: if a message of a user belongs to no user.
+        RefusedIdentityError: if a message names another speaker.
     """
     observed = await _store(resources, identity, messages, revision=revision, several_speakers=several_speakers)
     await resources.uses.write(resources.database, identity)
@@ -116,25 +120,30 @@ async def _store(
     """Store messages and revision in one transaction.
 
     Args:
-        refused: as of `to_messages`; if no message of a user is left, the first of them is raised.
+        resources: Resources of the process.
+        identity: Identity of the run.
+        messages: Messages of the thread.
+        revision: Revision of the turn's recall; None advances nothing.
+        several_speakers: Whether the host lets a message name another speaker.
+        refused: List as of `to_messages`; if no message of a user remains, its first error is raised.
     """
     session_id = session_of(identity)
-    # a whole conversation, turn after turn: 17 ms for 1,000 messages
     zone = resources.zone_of(identity)
-    read = partial(to_messages, several_speakers=several_speakers, refused=refused, zone=zone)
-    new = await asyncio.to_thread(read, messages, identity)
-    if refused and not any(message.role == "user" for message in new):  # answers alone tell nothing
+    convert = partial(to_messages, several_speakers=several_speakers, refused=refused, zone=zone)
+    # in a thread: the whole conversation comes every turn, and 1,000 messages take 17 ms
+    new = await asyncio.to_thread(convert, messages, identity)
+    if refused and not any(message.role == "user" for message in new):  # answers without a user's message are useless
         raise refused[0]
+    shown = resources.shown.read(identity)
 
-    async def act(scoped: ScopedTransaction) -> Observed:
-        stored_id = scoped.stored_session_id or session_id
-        observed = await inbox.observe(scoped, stored_id, new)
+    async def store_and_advance(tx: ScopedTransaction) -> Observed:
+        stored_id = tx.stored_session_id or session_id
+        observed = await inbox.observe(tx, stored_id, new)
         if revision is not None:
-            await revisions.advance(scoped, stored_id, revision, shown)
+            await revisions.advance(tx, stored_id, revision, shown)
         return observed
 
-    shown = resources.shown.read(identity) if revision is not None else frozenset()
-    observed = await resources.database.write(identity, act)
+    observed = await resources.database.write(identity, store_and_advance)
     if revision is not None:
         resources.shown.forget(identity)
     return observed
@@ -151,7 +160,7 @@ async def observe_turn(
     """Store the messages of a turn that is over, as `store_turn`, and count the memories that it recalled.
 
     Raises:
-        InvalidInputError: the identity has no session.
+        InvalidInputError: if the identity has no session.
     """
     await store_turn(resources, identity, messages, revision=revision, several_speakers=several_speakers)
     await resources.uses.write(resources.database, identity)
@@ -165,15 +174,15 @@ async def store_turn(
     revision: int | None = None,
     several_speakers: bool = False,
 ) -> None:
-    """Store the thread's messages for formation, each once, and that changes up to `revision` were announced.
+    """Store the thread's messages for formation, each once, and the revision up to which changes were announced.
 
-    A failure costs a warning and nothing else: hosts resend the whole list, so the end of the turn or the next turn
-    brings the missing messages. A message that cannot be stored is left out, because it stays in the list for good.
+    A failure is only logged: hosts resend the whole list, so the end of the turn or the next turn brings the missing
+    messages. A message that cannot be stored is left out, because it stays in the list for good.
 
     Raises:
-        InvalidInputError: the identity has no session.
+        InvalidInputError: if the identity has no session.
     """
-    session_of(identity)
+    ids = {"agent_id": identity.agent_id, "session_id": session_of(identity)}
     refused: list[Unstorable] = []
     store = partial(_store, resources, identity, messages, several_speakers=several_speakers, refused=refused)
     try:
@@ -182,22 +191,26 @@ async def store_turn(
         except InvalidInputError:
             if revision is None:
                 raise
-            # such as that of a thread whose database was set back; the messages are not to be lost with it
+            # the revision of a thread may be too high, such as after a restore of the database: store the messages
             refused.clear()
             await store(revision=None)
-        if refused:
-            _LOG.warning("messages that cannot be stored are left out: %d, such as %s", len(refused), refused[0])
     except (InvalidInputError, MissingIdentityError) as error:
-        _LOG.warning("the messages of this turn cannot be stored: %s", error)
+        _LOG.warning("Could not store the messages of this turn: %s", error, extra=ids)
+        return
     except MnemicError as error:
-        _LOG.warning("the messages of this turn were not stored; they will be, when they come again: %s", error)
+        text = "Could not store the messages of this turn: %s. They are stored with the next turn."
+        _LOG.warning(text, error, extra=ids)
+        return
+    if refused:
+        text = "%d messages cannot be stored and are left out, such as %s"
+        _LOG.warning(text, len(refused), refused[0], extra=ids)
 
 
 async def run_formation(
     resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
 ) -> FormationOutput:
-    """Run the formation graph once on a session; again if another run was faster, at most `OVERTAKEN` times in all."""
-    for _ in range(OVERTAKEN - 1):
+    """Run the formation graph once on a session, and again if another run was faster, up to `MAX_ATTEMPTS` times."""
+    for _ in range(MAX_ATTEMPTS - 1):
         with suppress(ConcurrentChangeError):
             return await _run_once(resources, graph, identity, force=force, retry=retry)
     return await _run_once(resources, graph, identity, force=force, retry=retry)
@@ -214,9 +227,9 @@ async def _run_once(
 async def form_pending(
     resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
 ) -> list[FormationOutput]:
-    """The runs until nothing is due, as `Mnemic.form` returns them.
+    """Run formations of a session until none is due, and return their outputs.
 
-    The last look finds messages of turns that ended meanwhile: their own formation would be this one.
+    The last run finds the messages of turns that ended in the meantime: their own formation would be this one.
     """
     runs: list[FormationOutput] = []
     while True:
@@ -228,19 +241,19 @@ async def form_pending(
 
 
 def formation_name(identity: Identity) -> tuple[str, ...]:
-    """What the background knows a session's formation by.
+    """Return the name of a session's formation among the work in the background.
 
     Raises:
-        InvalidInputError: the identity has no session.
+        InvalidInputError: if the identity has no session.
     """
     return ("formation", identity.agent_id, session_of(identity), identity.user_id or "")
 
 
 def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> None:
-    """Begins to form what is due, and does not wait for it; what goes wrong is logged, and the messages stay pending.
+    """Begin the due formations of a session in the background; a failure is logged, and the messages stay pending.
 
     Raises:
-        InvalidInputError: the identity has no session.
+        InvalidInputError: if the identity has no session.
     """
     ids = {"agent_id": identity.agent_id, "session_id": session_of(identity)}
 
@@ -251,9 +264,12 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
         except BudgetSpentError:
             return  # the log has a warning; a job forms the session the next day
         except MnemicError as error:
-            _LOG.warning("what is pending was not formed, and stays pending: %s", error, extra=ids)
+            _LOG.warning("Could not form the pending messages: %s. They stay pending.", error, extra=ids)
             return
-        if refused := sum((Counter(run["refused"]) for run in runs), Counter[str]()):
+        refused: Counter[str] = Counter()
+        for run in runs:
+            refused.update(run["refused"])
+        if refused:
             _LOG.info("Drafts of a formation were not stored: %s.", refusal_summary(refused), extra=ids)
 
     resources.background.begin(formation_name(identity), form_due, ids)

@@ -265,7 +265,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
         assert (await turn(graph, text))["messages"][-1].text == VISIBLE
     assert [text for role, text in stored(superuser) if role == "user"] == ["My name is Marit.", "I live in Oslo."]
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert f"are left out: {len(UNSTORABLE)}, such as message 1: " in warnings[0]
+    assert f"{len(UNSTORABLE)} messages cannot be stored and are left out, such as message 1: " in warnings[0]
     assert CANARY not in caplog.text
 
 

@@ -175,7 +175,7 @@ def test_whoever_was_authenticated_speaks_for_nobody_else(field: str) -> None:
     """Whose words they are decides whose memories they become; the control is a host that says that several speak."""
     said = [{"role": "user", "content": "I moved to Oslo.", field: "bob"}]
     for several in (False, True):
-        with pytest.raises(RefusedIdentityError, match="speaks for nobody else"):
+        with pytest.raises(RefusedIdentityError, match="speaks for no other user"):
             to_messages(said, identity_of(run()), several_speakers=several)
     hosted = Identity(agent_id="guide", user_id="ana", session_id="t1")
     assert [item.user_id for item in to_messages(said, hosted, several_speakers=True)] == ["bob"]
