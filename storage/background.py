@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import LiteralString, NamedTuple
 
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
+from psycopg.sql import SQL, Identifier, Placeholder
 
 from mnemic.state.background import JobFailure, Schedule, Target
 from mnemic.state.identity import Identity
@@ -55,55 +55,21 @@ async def _rows(
         return await (await cursor.execute(statement, values)).fetchall()
 
 
-async def due_targets(
-    database: Database, statement: LiteralString, now: datetime, limit: int, **values: object
-) -> list[Target]:
-    """Return the targets that a statement on due work returns.
+async def due_targets(database: Database, function: str, limit: int, **values: object) -> list[Target]:
+    """Return the targets with due work of all agents, from a function of the database.
 
     Args:
         database: of the service.
-        statement: with the values `now` and `most`.
-        now: by the database's clock, or a test's.
-        limit: rows at most.
-        values: further values of the statement.
+        function: name of the function. It has an argument `p_most`, and `p_NAME` for each value.
+        limit: maximum number of targets.
+        values: such as `now`, by the database's clock or a test's.
     """
-    return await _rows(database, Target, statement, {"now": now, "most": limit, **values})
-
-
-async def due_sessions(database: Database, settings: Settings, now: datetime, limit: int) -> list[Target]:
-    """Return the sessions that have turned cold or have enough messages pending, the oldest first."""
-    values = {
-        "now": now,
-        "cold": settings.session_cold_minutes,
-        "messages": settings.formation_messages,
-        "most": limit,
-    }
-    statement: LiteralString = "select * from due_sessions(%(now)s, %(cold)s, %(messages)s, %(most)s)"
-    return await _rows(database, Target, statement, values)
-
-
-async def due_consolidations(
-    database: Database, thresholds: Mapping[str, int], now: datetime, limit: int
-) -> list[Target]:
-    """Return the scope keys with enough unabsorbed reflections.
-
-    Args:
-        database: of the service.
-        thresholds: number of reflections by scope, for agents that override none.
-        now: by the database's clock, or a test's.
-        limit: rows at most.
-    """
-    values = {"now": now, "thresholds": Jsonb(dict(thresholds)), "most": limit}
-    return await _rows(database, Target, "select * from due_consolidations(%(now)s, %(thresholds)s, %(most)s)", values)
-
-
-async def due_refinements(
-    database: Database, tokens: int, now: datetime, limit: int, *, agent_id: str | None = None
-) -> list[Target]:
-    """Return the scope keys with more tokens in context than the budget, or of one agent, than its target."""
-    values = {"now": now, "agent_id": agent_id, "tokens": tokens, "most": limit}
-    statement: LiteralString = "select * from due_refinements(%(now)s, %(agent_id)s, %(tokens)s, %(most)s)"
-    return await _rows(database, Target, statement, values)
+    arguments = {"most": limit, **values}
+    named = [SQL("{} => {}").format(Identifier(f"p_{name}"), Placeholder(name)) for name in arguments]
+    statement = SQL("select * from {}({})").format(Identifier(function), SQL(", ").join(named))
+    async with database.catalog() as connection:
+        cursor = connection.cursor(row_factory=class_row(Target))
+        return await (await cursor.execute(statement, arguments)).fetchall()
 
 
 async def due_retries(database: Database, now: datetime, limit: int) -> list[tuple[str, Target]]:

@@ -4,13 +4,11 @@ A vector changes no memory, so it is filled without an operation and leaves no r
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from mnemic.state.background import Target
 from mnemic.state.records import PendingText
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
@@ -112,23 +110,6 @@ async def agents_to_move(database: Database, agent_id: str | None, model: str) -
         cursor = connection.cursor(row_factory=class_row(AgentToMove))
         values = {"agent_id": agent_id, "model": model}
         await cursor.execute("select agent_id, entries from agents_to_reembed(%(agent_id)s, %(model)s)", values)
-        return await cursor.fetchall()
-
-
-async def due_moves(database: Database, model: str, now: datetime, limit: int) -> list[Target]:
-    """Return the agents that move to this embedder."""
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(Target))
-        values = {"model": model, "now": now, "most": limit}
-        await cursor.execute("select * from due_reembeddings(%(model)s, %(now)s, %(most)s)", values)
-        return await cursor.fetchall()
-
-
-async def due_scope_keys(database: Database, now: datetime, limit: int) -> list[Target]:
-    """Return the scope keys with entries whose vector is due."""
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(Target))
-        await cursor.execute("select * from due_embeddings(%(now)s, %(most)s)", {"now": now, "most": limit})
         return await cursor.fetchall()
 
 

@@ -8,7 +8,6 @@ from typing import LiteralString
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from mnemic.state.background import Target
 from mnemic.state.events import ContextSize, Count, Event, Figure, TenantTokens
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import Row, ScopedTransaction, load_statements
@@ -17,7 +16,6 @@ _SQL = load_statements("events")
 _COUNTS: LiteralString = "select * from count_activity(%(tenant_id)s, %(since)s, %(before)s)"
 _CONTEXT: LiteralString = "select * from context_sizes(%(tenant_id)s, %(budget)s)"
 _TOKENS: LiteralString = "select * from tenant_tokens(%(tenant_id)s, %(agent_id)s)"
-_PRUNES: LiteralString = "select * from due_event_prunes(%(before)s, %(most)s)"
 
 
 async def _rows(
@@ -41,11 +39,6 @@ def _text(value: object) -> str | None:
 async def prune_events(tx: ScopedTransaction, before: datetime, limit: int) -> int:
     """Delete the agent's events from before a moment, at most so many; return how many were deleted."""
     return len(await tx.tuples(_SQL["prune"], {"before": before, "most": limit}))
-
-
-async def due_event_prunes(database: Database, before: datetime, limit: int) -> list[Target]:
-    """Return the agents that have events from before a moment."""
-    return await _rows(database, Target, _PRUNES, {"before": before, "most": limit})
 
 
 async def agent_activity(

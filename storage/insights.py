@@ -1,12 +1,8 @@
 """Users about whom insights are due, their recent messages, and the time of their last insights."""
 
-from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.state.background import Target
-from mnemic.storage.background import due_targets
-from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("insights")
@@ -18,19 +14,6 @@ class KeptMessage(NamedTuple):
     id: UUID
     author: str
     content: str
-
-
-async def due_insights(database: Database, now: datetime, limit: int, *, default: bool) -> list[Target]:
-    """Return the users with new facts or episodes about whom no insights were drawn in the last 24 hours.
-
-    Args:
-        database: of the service.
-        now: by the database's clock, or a test's.
-        limit: rows at most.
-        default: whether agents without a setting of their own have insights.
-    """
-    statement = "select * from due_insights(%(now)s, %(default)s, %(most)s)"
-    return await due_targets(database, statement, now, limit, default=default)
 
 
 async def are_insights_due(tx: ScopedTransaction, key: str) -> bool:

@@ -2,14 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.state.background import Target
 from mnemic.state.records import Memory, Message
-from mnemic.storage.background import due_targets
-from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("propagation")
@@ -29,16 +25,6 @@ class Pair(NamedTuple):
     memory_id: UUID
     peer_id: UUID
     peer_key: str
-
-
-async def due_propagations(database: Database, now: datetime, limit: int) -> list[Target]:
-    """Return the scope keys that were consolidated, or had new memories a day ago, since they were looked at."""
-    return await due_targets(database, "select * from due_propagations(%(now)s, %(most)s)", now, limit)
-
-
-async def due_withdrawals(database: Database, now: datetime, limit: int) -> list[Target]:
-    """Return the scope keys with copies whose source no longer holds."""
-    return await due_targets(database, "select * from due_withdrawals(%(now)s, %(most)s)", now, limit)
 
 
 async def read_position(tx: ScopedTransaction, key: str) -> Position:

@@ -7,19 +7,18 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.background.owners import owner_identity
-from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.embedding import embed_memories
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
 from mnemic.memory.text.writing import check_text
-from mnemic.models.embedders.vectors import Vector
 from mnemic.models.structured import run_step
 from mnemic.prompts.background.insights import INSIGHTS, MAX_INSIGHTS, InsightDraft, InsightsInput
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.model_settings import OFFLINE
-from mnemic.state.records import NewMemory, Relation
+from mnemic.state.records import Memory, NewMemory, Relation
 from mnemic.storage import insights, memories, scopes
 from mnemic.storage.insights import KeptMessage
 from mnemic.storage.transaction import ScopedTransaction
@@ -75,9 +74,9 @@ async def _read_material(resources: Resources, identity: Identity, key: str) -> 
         messages = _newest_messages(await insights.recent_messages(tx, key, _MAX_MESSAGES))
     step_input = InsightsInput(
         user=display_name(split_scope_key(key)[1]),
-        episodes=[memory.content for memory in episodes],
-        facts=[memory.content for memory in facts],
-        insights=[memory.content for memory in earlier],
+        episodes=_contents(episodes),
+        facts=_contents(facts),
+        insights=_contents(earlier),
         said=_snippet(messages),
     )
     relations: list[Relation] = []
@@ -85,6 +84,10 @@ async def _read_material(resources: Resources, identity: Identity, key: str) -> 
     for memory in [*episodes, *facts, *earlier]:
         relations.append(Relation(to_id=memory.id, strength=1.0, relation_type="drawn_from"))
     return _Material(step_input, tuple(relations), tuple(message.id for message in messages))
+
+
+def _contents(rows: Sequence[Memory]) -> list[str]:
+    return [memory.content for memory in rows]
 
 
 def _newest_messages(messages: Sequence[KeptMessage]) -> list[KeptMessage]:
@@ -135,10 +138,7 @@ def _clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 async def _save(resources: Resources, identity: Identity, key: str, new: Sequence[NewMemory]) -> None:
-    vectors: dict[UUID, Vector | None] = {}
-    if new:
-        made = await embed_to_store(resources, [insight.search_text for insight in new])
-        vectors = dict(zip([insight.id for insight in new], made, strict=True))
+    vectors = await embed_memories(resources, new)
 
     async def store(tx: ScopedTransaction) -> None:
         # the second of two concurrent runs sees the record of the first one and stores nothing

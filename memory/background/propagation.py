@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -18,11 +19,10 @@ from mnemic.memory.background.propagation_rules import (
     group_evidence,
     independent_pair,
 )
-from mnemic.memory.runtime.embedding import embed_to_store
+from mnemic.memory.runtime.embedding import embed_memories
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.models.embedders.vectors import Vector
 from mnemic.models.structured import run_step
 from mnemic.prompts.background.propagate import PROPAGATE, PropagateInput
 from mnemic.state.background import Target
@@ -178,12 +178,14 @@ async def _find_strangers(
 ) -> set[tuple[str, str]]:
     """Return the pairs of an author of the first and one of the second evidence that share no group or session."""
     strangers: set[tuple[str, str]] = set()
-    second_authors = {evidence.author for evidence in second_evidence}
-    for first in {evidence.author for evidence in first_evidence}:
-        for second in second_authors:
-            if await propagation.are_strangers(tx, first, second):
-                strangers.add((first, second))
+    for first, second in product(_authors(first_evidence), _authors(second_evidence)):
+        if await propagation.are_strangers(tx, first, second):
+            strangers.add((first, second))
     return strangers
+
+
+def _authors(evidence: Iterable[Evidence]) -> set[str]:
+    return {one.author for one in evidence}
 
 
 async def _choose(run: _Propagation, proposed: Sequence[Raise]) -> list[Raise]:
@@ -208,18 +210,16 @@ async def _choose(run: _Propagation, proposed: Sequence[Raise]) -> list[Raise]:
 
 async def _store(run: _Propagation, chosen: Sequence[Raise]) -> None:
     """Store the copies, each with its lineage, unless something changed since it was read."""
-    copies = [_copy(raised) for raised in chosen]
-    vectors: dict[UUID, Vector | None] = {}
-    if copies:
-        made = await embed_to_store(run.resources, [copy.search_text for copy in copies])
-        vectors = dict(zip([copy.id for copy in copies], made, strict=True))
+    copies: list[NewMemory] = []
     sources: set[UUID] = set()
     keys: set[str] = set()
     for raised in chosen:
+        copies.append(_copy(raised))
         sources.update(raised.sources)
         keys.add(raised.scope_key)
         for evidence in raised.evidence:
             keys |= {evidence.scope_key, evidence.message.scope_key}
+    vectors = await embed_memories(run.resources, copies)
 
     async def store(tx: ScopedTransaction) -> None:
         if copies:
@@ -259,6 +259,9 @@ def _copy(raised: Raise) -> NewMemory:
         if other.author == source.actor_id:
             evidence = other
             break
+    message_ids: dict[UUID, None] = {}
+    for one in raised.evidence:
+        message_ids[one.message.id] = None
     relations: list[Relation] = []
     for source_id in raised.sources:
         relations.append(Relation(to_id=source_id, strength=1.0, relation_type="propagated_from"))
@@ -266,7 +269,7 @@ def _copy(raised: Raise) -> NewMemory:
         new,
         importance=source.importance,
         provenance=source.provenance,
-        source_message_ids=tuple(dict.fromkeys(one.message.id for one in raised.evidence)),
+        source_message_ids=tuple(message_ids),
         relations=tuple(relations),
         actor_id=evidence.author,
         said=evidence.said,

@@ -76,10 +76,16 @@ def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Se
     """Return the proofs as evidence; none if they do not allow the memory in that scope."""
     memory = claim.memory
     draft = Draft(scope, memory.content, memory.category, memory.private)
-    authors = {proof.author for proof in proofs}
-    if not may_share(draft, [proof.message for proof in proofs], authors, personal):
+    messages: list[Message] = []
+    authors: set[str | None] = set()
+    evidence: list[Evidence] = []
+    for proof in proofs:
+        messages.append(proof.message)
+        authors.add(proof.author)
+        evidence.append(Evidence(proof.message, proof.said, memory.scope_key))
+    if not may_share(draft, messages, authors, personal):
         return []
-    return [Evidence(proof.message, proof.said, memory.scope_key) for proof in proofs]
+    return evidence
 
 
 def _are_of_two_groups(first: Evidence, second: Evidence) -> bool:

@@ -90,4 +90,8 @@ def _outdated_sentences(draft: str, outdated: Sequence[StaleMemory]) -> list[str
     drafted: set[str] = set()
     for line in draft.splitlines():
         drafted.update(sentence.casefold() for sentence in sentences(line.lstrip("-* ")))
-    return list(dict.fromkeys(row.content for row in outdated if row.content.casefold() in drafted))
+    repeated: dict[str, None] = {}
+    for row in outdated:
+        if row.content.casefold() in drafted:
+            repeated[row.content] = None
+    return list(repeated)

@@ -123,8 +123,16 @@ async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSn
 def _outdated_first(reflections: Sequence[Memory], outdated: Sequence[StaleMemory]) -> list[Memory]:
     """Return the reflections without protected ones; a run that cannot take all of them takes outdated ones."""
     parts = {row.part_id for row in outdated}
-    changeable = [memory for memory in reflections if not memory.protected]
-    return sorted(changeable, key=lambda memory: memory.id not in parts)
+    first: list[Memory] = []
+    others: list[Memory] = []
+    for memory in reflections:
+        if memory.protected:
+            continue
+        if memory.id in parts:
+            first.append(memory)
+        else:
+            others.append(memory)
+    return [*first, *others]
 
 
 def outdated_of_run(outdated: Sequence[StaleMemory], reflections: Sequence[Memory]) -> list[StaleMemory]:

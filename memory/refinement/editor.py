@@ -46,7 +46,8 @@ class ContextMemoryEditor:
             RefinementRefusedError: if a number is named twice or unknown, or if its memory is gone, was changed since,
                 is protected, or is the consolidation and may not be.
         """
-        if repeated := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
+        repeated = [number for number in numbers if numbers.count(number) > 1]
+        if repeated:
             raise RefinementRefusedError(refusals.named_twice(repeated))
         entries: list[LedgerEntry] = []
         unknown: list[int] = []
@@ -58,7 +59,8 @@ class ContextMemoryEditor:
                 entries.append(replace(self.entries[shown.id], handle=number))
         if unknown:
             raise RefinementRefusedError(refusals.unknown(unknown))
-        if protected := [entry.handle for entry in entries if entry.protected]:
+        protected = [entry.handle for entry in entries if entry.protected]
+        if protected:
             raise RefinementRefusedError(refusals.is_protected(protected))
         for entry in entries:
             if self.session.shown[entry.handle].version != entry.version:
@@ -90,8 +92,11 @@ class ContextMemoryEditor:
 
     async def replaced(self, entries: Sequence[LedgerEntry]) -> list[Replaced]:
         """Return the memories, each with its originals."""
-        claim = self.session.claim
-        return [Replaced(entry, await refinements.read_originals(self.tx, claim, entry)) for entry in entries]
+        replaced: list[Replaced] = []
+        for entry in entries:
+            originals = await refinements.read_originals(self.tx, self.session.claim, entry)
+            replaced.append(Replaced(entry, originals))
+        return replaced
 
     async def count_lost(self, replaced: Sequence[Replaced], text: str) -> tuple[list[int], int]:
         """Count the memories that a text loses; return their numbers, and how many more may be lost.

@@ -12,7 +12,7 @@ from mnemic.memory.refinement.editor import ContextMemoryEditor, Replaced
 from mnemic.memory.refinement.ending import finish
 from mnemic.memory.refinement.losses import lost_words
 from mnemic.memory.refinement.merging import merged_category
-from mnemic.memory.refinement.session import RefinementSession, protected_tokens
+from mnemic.memory.refinement.session import RefinementSession, protected_tokens, read_entries
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import clean_text, search_text
@@ -55,7 +55,7 @@ async def search(session: RefinementSession, query: str, after: date | None, bef
 
 
 async def _find(tx: ScopedTransaction, query: str, after: date | None, before: date | None) -> list[LedgerEntry]:
-    entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
+    entries = await read_entries(tx)
     ids = await refinements.search_ledger(tx, query, after=after, before=before)
     return [entries[memory_id] for memory_id in ids if memory_id in entries]
 

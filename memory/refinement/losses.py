@@ -44,15 +44,17 @@ def lost_memories(old: Sequence[str], new: str, *, about: Sequence[str] = ()) ->
     names: set[str] = set()
     for name in about:
         names.update(_weights(name))
-    weights = [_without(_weights(text), names) for text in old]
     retained = {*_weights(new), *_digits(new)}
     min_share = max(MIN_KEPT_SHARE, 1 / (len(old) + 2))
     together: dict[str, int] = {}
-    for text_weights in weights:
-        together.update(text_weights)
+    lost: list[bool] = []
+    for text in old:
+        weights = _without(_weights(text), names)
+        together.update(weights)
+        lost.append(_is_lost(weights, retained, min_share))
     if _is_lost(together, retained, min_share):
         return [True] * len(old)
-    return [_is_lost(text_weights, retained, min_share) for text_weights in weights]
+    return lost
 
 
 def _is_lost(weights: Mapping[str, int], retained: set[str], min_share: float) -> bool:
@@ -74,8 +76,7 @@ def _weights(text: str) -> dict[str, int]:
     for word in folded_words(rest):
         if word not in FUNCTION_WORDS and not _UNSPACED.search(word):
             weights[stem(word)] = 1 if is_common_word(word) else 2
-    exact = [*_digits(rest), *_UNSPACED.findall(rest)]
-    exact += [number for number in find_numbers(rest) if number.isdecimal()]
+    exact = [*_digits(rest), *_UNSPACED.findall(rest), *filter(str.isdecimal, find_numbers(rest))]
     for day in dates:
         exact += [stem(part.casefold()) for part in day.split()]
     return weights | dict.fromkeys(exact, 2)
@@ -108,7 +109,10 @@ def lost_words(
         words = [bare(word) for word in WORD.findall(find_dates(text)[1])]
         positions = [position for position, word in enumerate(words) if kept.lacks(word)]
         for first, last in _stretches(positions):
-            stems = [stem(words[position].casefold()) for position in positions if first <= position <= last]
+            stems: list[str] = []
+            for position in positions:
+                if first <= position <= last:
+                    stems.append(stem(words[position].casefold()))
             if kept.add(stems):
                 phrase = " ".join(words[max(0, first - 1) : last + 2])
                 rarity.setdefault(phrase, min(counts[word] for word in stems))

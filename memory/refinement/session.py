@@ -73,8 +73,7 @@ class RefinementSession:
         self, tx: ScopedTransaction, reason: str, edit: Callable[[ContextMemoryEditor], Awaitable[Result]]
     ) -> tuple[Result, list[LedgerEntry]]:
         await refinements.begin_operation(tx, self.claim, reason)
-        entries = {entry.id: entry for entry in await refinements.read_ledger(tx)}
-        result = await edit(ContextMemoryEditor(self, tx, entries))
+        result = await edit(ContextMemoryEditor(self, tx, await read_entries(tx)))
         return result, await refinements.read_ledger(tx)
 
     def show(self, entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
@@ -112,6 +111,11 @@ class RefinementSession:
         )
         batch = [entry for entry in entries if str(entry.id) in ids]
         return Batch(tuple(self.show(batch)), budget)
+
+
+async def read_entries(tx: ScopedTransaction) -> dict[UUID, LedgerEntry]:
+    """Return the context memories of the transaction's scope key by their ids."""
+    return {entry.id: entry for entry in await refinements.read_ledger(tx)}
 
 
 def protected_tokens(entries: Iterable[LedgerEntry]) -> int:

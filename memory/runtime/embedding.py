@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import pieces, search_text
@@ -14,7 +15,7 @@ from mnemic.models.embedders.splitting import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import EmbedderUnavailableError, MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.records import FilledVectors, PendingText
+from mnemic.state.records import FilledVectors, NewMemory, PendingText
 from mnemic.storage import embeddings
 from mnemic.storage.embeddings import ClaimedEntry
 from mnemic.storage.transaction import ScopedTransaction
@@ -74,6 +75,18 @@ async def embed_to_store(
     except EmbedderUnavailableError as error:
         _LOG.warning("%d texts get no vector for now: %s", len(texts), error)
         return [None] * len(texts)
+
+
+async def embed_memories(resources: Resources, memories: Sequence[NewMemory]) -> dict[UUID, Vector | None]:
+    """Return the vectors of new memories by their ids, as `embed_to_store` does."""
+    texts: list[str] = []
+    for memory in memories:
+        texts.append(memory.search_text)
+    vectors: dict[UUID, Vector | None] = {}
+    if texts:
+        for memory, vector in zip(memories, await embed_to_store(resources, texts), strict=True):
+            vectors[memory.id] = vector
+    return vectors
 
 
 async def embed_pending(

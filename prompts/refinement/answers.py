@@ -43,7 +43,7 @@ def changed(
     """
     outcome = f"[{new.handle}] is changed"
     if len(replaced) > 1:
-        outcome = f"{bracketed([entry.handle for entry in replaced])} became [{new.handle}]"
+        outcome = f"{bracketed_entries(replaced)} became [{new.handle}]"
     sizes = f"{total_tokens(replaced)} tokens, now {new.tokens}."
     losing = f" It keeps hardly anything of {bracketed(lost)}: that counts as removed." if lost else ""
     missing = render_missing(details, new.handle)
@@ -120,3 +120,8 @@ def render_lost(words: Sequence[str], *, limit: int, lead: str = "No memory says
 def bracketed(numbers: Sequence[int]) -> str:
     """Return `[3], [7]`, each number once."""
     return ", ".join([f"[{number}]" for number in dict.fromkeys(numbers)])
+
+
+def bracketed_entries(entries: Sequence[LedgerEntry]) -> str:
+    """Return the numbers of these memories as `bracketed` does."""
+    return bracketed([entry.handle for entry in entries])

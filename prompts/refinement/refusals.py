@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mnemic.prompts.conversation import single_line
-from mnemic.prompts.refinement.answers import bracketed
+from mnemic.prompts.refinement.answers import bracketed, bracketed_entries
 from mnemic.state.refinement import LedgerEntry
 
 #: Maximum characters of a name, which no fence encloses here.
@@ -99,7 +99,7 @@ def several_people(people: Sequence[Sequence[LedgerEntry]]) -> str:
 
 def _about(group: Sequence[LedgerEntry]) -> str:
     verb = "is" if len(group) == 1 else "are"
-    return f"{bracketed([entry.handle for entry in group])} {verb} about {_name(group)}"
+    return f"{bracketed_entries(group)} {verb} about {_name(group)}"
 
 
 def _name(group: Sequence[LedgerEntry]) -> str:

@@ -13,7 +13,7 @@ from mnemic.prompts.background.insights import InsightDraft, InsightsOutput
 from mnemic.prompts.background.propagate import PropagateOutput
 from mnemic.state.background import Target
 from mnemic.state.errors import CategoryRefusedError, ModelOutputError
-from mnemic.storage.insights import due_insights
+from mnemic.storage.background import due_targets
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     FACTS,
@@ -55,7 +55,7 @@ def advance(superuser: psycopg.Connection, hours: int) -> None:
 
 async def due(memory: Mnemic) -> list[Target]:
     database = memory.resources.database
-    return await due_insights(database, datetime.now(UTC) + timedelta(seconds=5), 10, default=True)
+    return await due_targets(database, "due_insights", 10, now=datetime.now(UTC) + timedelta(seconds=5), default=True)
 
 
 async def test_insights_are_drawn_once_in_24_hours_if_something_is_new(

@@ -24,7 +24,7 @@ from mnemic.state.background import Target
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.records import CANDIDATE, NewMemory, Relation, Supersession
 from mnemic.storage import memories
-from mnemic.storage.propagation import due_propagations, due_withdrawals
+from mnemic.storage.background import due_targets
 from mnemic.storage.queue import open_queue
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.matrix import mostly_thorough
@@ -461,18 +461,18 @@ async def test_a_consolidation_makes_propagation_due_and_one_by_a_job_wakes_it(
     database = memory.resources.database
     await kept(memory, superuser, ANA, PLAN)
     await store(memory, ANA, new_memory("reflection", "style", "user:ana", "Ana wants short answers.", MORNING))
-    assert await due_propagations(database, datetime.now(UTC), 10) == []
-    assert await due_propagations(database, datetime.now(UTC) + timedelta(days=2), 10) == [USER]
+    assert await due_targets(database, "due_propagations", 10, now=datetime.now(UTC)) == []
+    assert await due_targets(database, "due_propagations", 10, now=datetime.now(UTC) + timedelta(days=2)) == [USER]
 
     model.answer(CONSOLIDATION, consolidation("Ana wants short answers."))
     async with open_queue(database) as queue:
         superuser.execute("insert into mnemic.scopes (agent_id, scope_key, threshold) values ('harbor', 'user:ana', 1)")
         await JOBS["consolidate"].run(Work(memory.resources, memory.graphs, queue), USER)
         assert [(job.job, job.scope_key) for job in await queue.jobs()] == [("propagate", "user:ana")]
-    assert await due_propagations(database, datetime.now(UTC), 10) == [USER]
+    assert await due_targets(database, "due_propagations", 10, now=datetime.now(UTC)) == [USER]
     await finish_due_work(memory.resources, memory.graphs)
     assert shared(superuser, "group") == [PLAN]
-    assert await due_propagations(database, datetime.now(UTC), 10) == []
+    assert await due_targets(database, "due_propagations", 10, now=datetime.now(UTC)) == []
 
 
 async def test_a_worker_takes_a_copy_back_once_its_source_is_forgotten(
@@ -483,4 +483,4 @@ async def test_a_worker_takes_a_copy_back_once_its_source_is_forgotten(
     await memory.forget(ANA, source.id)
     await finish_due_work(memory.resources, memory.graphs)
     assert shared(superuser, "group") == []
-    assert await due_withdrawals(memory.resources.database, datetime.now(UTC), 10) == []
+    assert await due_targets(memory.resources.database, "due_withdrawals", 10, now=datetime.now(UTC)) == []

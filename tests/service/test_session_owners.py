@@ -12,7 +12,7 @@ from mnemic.memory.background.work import Work
 from mnemic.memory.runtime.resources import Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
-from mnemic.storage import background, inbox, propagation
+from mnemic.storage import inbox, propagation
 from tests.support.agents import call
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
@@ -191,10 +191,10 @@ async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
 ) -> None:
     await begin(memory, model)
     await memory.observe(MALLORY, turns("I dive.", "assistant: Fine."))
-    targets = await background.due_sessions(resources.database, resources.settings, datetime(2100, 1, 1, tzinfo=UTC), 9)
+    work = Work(resources, *cast(Any, (None, None)))
     users = set()
-    for target in targets:
-        found = await form.session_of_target(Work(resources, *cast(Any, (None, None))), target)
+    for target in await form.find_due(work, datetime(2100, 1, 1, tzinfo=UTC)):
+        found = await form.session_of_target(work, target)
         assert found
         users.add(found[0].user_id)
         async with resources.database.transaction(found[0]) as tx:

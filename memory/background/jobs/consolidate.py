@@ -1,5 +1,6 @@
 """Consolidates scope keys with enough reflections, such as after a failed consolidation."""
 
+import json
 from datetime import datetime
 from typing import get_args
 from uuid import uuid4
@@ -19,7 +20,9 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
     thresholds: dict[str, int] = {}
     for scope in get_args(Scope):
         thresholds[scope] = resources.settings.of_scope(scope, "threshold")
-    return await background.due_consolidations(resources.database, thresholds, now, MAX_TARGETS)
+    return await background.due_targets(
+        resources.database, "due_consolidations", MAX_TARGETS, now=now, thresholds=json.dumps(thresholds)
+    )
 
 
 async def run(work: Work, target: Target) -> None:

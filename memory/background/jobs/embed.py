@@ -6,12 +6,12 @@ from mnemic.memory.background.owners import owner_identity
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.memory.runtime.embedding import embed_pending
 from mnemic.state.background import Target
-from mnemic.storage import embeddings
+from mnemic.storage import background
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the scope keys with entries that lack a due vector."""
-    return await embeddings.due_scope_keys(work.resources.database, now, MAX_TARGETS)
+    return await background.due_targets(work.resources.database, "due_embeddings", MAX_TARGETS, now=now)
 
 
 async def run(work: Work, target: Target) -> None:

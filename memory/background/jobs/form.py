@@ -14,7 +14,14 @@ from mnemic.storage.background import ObservedSession
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the sessions that have turned cold or have enough messages pending."""
     resources = work.resources
-    return await background.due_sessions(resources.database, resources.settings, now, MAX_TARGETS)
+    return await background.due_targets(
+        resources.database,
+        "due_sessions",
+        MAX_TARGETS,
+        now=now,
+        cold_minutes=resources.settings.session_cold_minutes,
+        messages=resources.settings.formation_messages,
+    )
 
 
 async def session_of_target(work: Work, target: Target) -> ObservedSession | None:

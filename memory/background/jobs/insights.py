@@ -6,7 +6,7 @@ from mnemic.memory.background.insights import draw_insights
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.state.background import Target
 from mnemic.state.model_settings import OFFLINE
-from mnemic.storage import insights
+from mnemic.storage import background
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
@@ -14,7 +14,8 @@ async def find_due(work: Work, now: datetime) -> list[Target]:
     settings = work.resources.settings
     if settings.model_for("fast") == OFFLINE:
         return []
-    return await insights.due_insights(work.resources.database, now, MAX_TARGETS, default=settings.insights)
+    database = work.resources.database
+    return await background.due_targets(database, "due_insights", MAX_TARGETS, now=now, default=settings.insights)
 
 
 async def run(work: Work, target: Target) -> None:

@@ -6,12 +6,12 @@ from mnemic.memory.background.propagation import propagate
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.state.background import Target
 from mnemic.state.identity import split_scope_key
-from mnemic.storage import propagation
+from mnemic.storage import background
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the scope keys that were consolidated, or had new memories a day ago, since the last run."""
-    return await propagation.due_propagations(work.resources.database, now, MAX_TARGETS)
+    return await background.due_targets(work.resources.database, "due_propagations", MAX_TARGETS, now=now)
 
 
 async def run(work: Work, target: Target) -> None:

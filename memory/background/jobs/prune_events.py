@@ -6,7 +6,7 @@ from functools import partial
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.state.background import Target
 from mnemic.state.identity import Identity
-from mnemic.storage import events
+from mnemic.storage import background, events
 
 #: Maximum number of events that one transaction deletes.
 _BATCH_SIZE = 5000
@@ -14,7 +14,8 @@ _BATCH_SIZE = 5000
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the agents that have events older than `events_days`."""
-    return await events.due_event_prunes(work.resources.database, _oldest(work, now), MAX_TARGETS)
+    before = _oldest(work, now)
+    return await background.due_targets(work.resources.database, "due_event_prunes", MAX_TARGETS, before=before)
 
 
 async def run(work: Work, target: Target) -> None:

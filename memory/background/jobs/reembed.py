@@ -5,12 +5,15 @@ from datetime import datetime
 from mnemic.memory.background.reembedding import move_agent, name_of_target
 from mnemic.memory.background.work import MAX_TARGETS, Job, Work
 from mnemic.state.background import Target
-from mnemic.storage import embeddings
+from mnemic.storage import background
 
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the agents that move to the embedder of this process."""
-    return await embeddings.due_moves(work.resources.database, work.resources.embedder.name, now, MAX_TARGETS)
+    resources = work.resources
+    return await background.due_targets(
+        resources.database, "due_reembeddings", MAX_TARGETS, now=now, model=resources.embedder.name
+    )
 
 
 async def run(work: Work, target: Target) -> None:

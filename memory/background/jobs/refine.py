@@ -14,16 +14,18 @@ from mnemic.storage import background
 
 async def find_due(work: Work, now: datetime) -> list[Target]:
     """Return the scope keys with context memories over their budget."""
-    resources = work.resources
-    budget = resources.settings.refinement_budget_tokens
-    return await background.due_refinements(resources.database, budget, now, MAX_TARGETS)
+    return await _above(work, work.resources.settings.refinement_budget_tokens, now, agent_id=None)
 
 
 async def find_scheduled(work: Work, agent_id: str, now: datetime) -> list[Target]:
     """Return the agent's scope keys with context memories above their target."""
-    resources = work.resources
-    target = resources.settings.refinement_target
-    return await background.due_refinements(resources.database, target, now, MAX_TARGETS, agent_id=agent_id)
+    return await _above(work, work.resources.settings.refinement_target, now, agent_id=agent_id)
+
+
+async def _above(work: Work, tokens: int, now: datetime, *, agent_id: str | None) -> list[Target]:
+    return await background.due_targets(
+        work.resources.database, "due_refinements", MAX_TARGETS, now=now, agent=agent_id, tokens=tokens
+    )
 
 
 async def run(work: Work, target: Target) -> None:

@@ -1,7 +1,7 @@
 """Rules for pairs of similar facts: which pairs a model judges, and which of its verdicts may be applied. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mnemic.memory.text.details import details, find_dates, find_numbers
@@ -71,9 +71,12 @@ def _shared_words(a: str, b: str, subject: str) -> frozenset[str]:
 
 
 def _words(text: str, subject: str) -> frozenset[str]:
-    tokens = content_tokens(text) - content_tokens(subject, 1) - {"not"}
-    return frozenset(token for token in tokens if not _DIGITS.search(token))
+    return frozenset(_without_digits(content_tokens(text) - content_tokens(subject, 1) - {"not"}))
 
 
 def _without_numbers(text: str) -> list[str]:
-    return [word for word in folded_words(find_dates(text)[1]) if not _DIGITS.search(word)]
+    return _without_digits(folded_words(find_dates(text)[1]))
+
+
+def _without_digits(words: Iterable[str]) -> list[str]:
+    return [word for word in words if not _DIGITS.search(word)]

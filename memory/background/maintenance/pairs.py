@@ -206,7 +206,11 @@ async def _store_merged(
     related = tuple(await pairs.read_neighbours(tx, pair.ids, resources.settings.neighbours))
     sources = await pairs.read_sources(tx, pair.ids)
     # closed first, for the new fact may have the text of one of them
-    changes = [Supersession(old.id, old.version, new.id, None) for old in pair.facts]
+    earlier, later = pair.facts
+    changes = [
+        Supersession(earlier.id, earlier.version, new.id, None),
+        Supersession(later.id, later.version, new.id, None),
+    ]
     await memories.supersede(tx, changes)
     stored = replace(new, relations=related, source_message_ids=sources)
     model = resources.embedder.name
@@ -214,7 +218,7 @@ async def _store_merged(
         raise ConcurrentChangeError
     for old_id in pair.ids:
         await pairs.relate(tx, new.id, Relation(to_id=old_id, strength=1.0, relation_type="merged_from"))
-    if pair.earlier.pinned or pair.later.pinned:
+    if earlier.pinned or later.pinned:
         await pairs.pin(tx, new.id)
 
 
