@@ -59,7 +59,7 @@ class Job:
     find_scheduled: Callable[[Work, str, datetime], Awaitable[list[Target]]] = _whole_agent
     #: Minutes over which the schedule's runs of different tenants are spread.
     stagger_minutes: int = 0
-    #: Whether work that keeps failing is given up after the setting `retry_policy`; False if the job does so itself.
+    #: Whether work that keeps failing is given up after the setting `max_attempts`; False if the job does so itself.
     gives_up: bool = True
     #: Whether it calls models, so that it waits if the tenant's daily token budget is used up.
     calls_models: bool = False

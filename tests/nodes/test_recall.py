@@ -405,7 +405,7 @@ async def test_an_embedded_database_that_was_shut_down_stays_down(
         for _ in range(3):
             assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
         with EmbeddedPostgres(base):
-            retry_policy = 20  # of a second at most: the pool asks for the server again at growing intervals
-            while (degraded := (await memory.recall(ANA, PAST))["degraded"]) and retry_policy:
-                retry_policy -= 1
+            attempts = 20  # of a second at most: the pool asks for the server again at growing intervals
+            while (degraded := (await memory.recall(ANA, PAST))["degraded"]) and attempts:
+                attempts -= 1
             assert degraded is None

@@ -96,7 +96,7 @@ async def test_one_that_a_message_causes_sets_that_message_aside_after_some_trie
     await memory.observe(ANA, turns("I keep bees."))
     with monkeypatch.context() as patch:
         patch.setattr(saving, "within_cap", failing)
-        for _ in range(memory.settings.retry_policy):
+        for _ in range(memory.settings.max_attempts):
             with pytest.raises(KeyError):
                 await memory.form(ANA)
         assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]
