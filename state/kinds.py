@@ -21,8 +21,16 @@ KINDS_ON_REQUEST: Final[Mapping[str, Kind]] = MappingProxyType({"procedural": "p
 INDEXED_KINDS: Final[tuple[Kind, ...]] = (*SEARCHED_KINDS, *KINDS_ON_REQUEST.values())
 #: Kind of a search result: a memory's, or a message that was kept as a source.
 ResultKind = Kind | Literal["message"]
+#: Kinds that expire when they are not used.
+EXPIRING_KINDS: Final[tuple[Kind, ...]] = ("fact", "episode", "insight")
+#: Kinds that are propagated to wider scopes.
+PROPAGATED_KINDS: Final[tuple[Kind, ...]] = ("fact", "reflection")
+#: Kinds that insights are drawn from.
+INSIGHT_SOURCE_KINDS: Final[tuple[Kind, ...]] = ("fact", "episode")
 State = Literal["active", "absorbed", "superseded", "soft_deleted", "purged"]
 STATES: Final[tuple[State, ...]] = get_args(State)
+#: States in which a memory holds: in context or in the search, or absorbed by a consolidation.
+RETAINED_STATES: Final[tuple[State, ...]] = ("active", "absorbed")
 Provenance = Literal["asserted", "inferred", "consolidated"]
 PROVENANCES: Final[tuple[Provenance, ...]] = get_args(Provenance)
 #: An attachment came with a message and was not typed, such as a file: it has no author.
@@ -34,6 +42,8 @@ Extraction = Literal["sequential", "single"]
 #: `merged_from`, `propagated_from` and `drawn_from` lead to the sources of a memory, `related_to` to similar memories,
 #: `same_as` to removed exact duplicates.
 RelationType = Literal["related_to", "merged_from", "same_as", "propagated_from", "drawn_from"]
+#: Relations from a memory to those that it replaced by a merge or as exact duplicates.
+MERGE_RELATIONS: Final[tuple[RelationType, ...]] = ("merged_from", "same_as")
 RELATION_TYPES: Final[tuple[RelationType, ...]] = get_args(RelationType)
 #: Events of the history that are announced to agents; the other events change nothing that an agent reads.
 ChangeEvent = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]

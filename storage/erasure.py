@@ -53,7 +53,7 @@ async def erase(
         return Erasure()
     work = _Work(database, who, begun.id, progress)
     for part in _parts(ids or ()):
-        await work.call("plan_erasure", keys, part)
+        await database.write(who, partial(_plan_part, erasure_id=begun.id, keys=keys, part=part))
     await work.carry_out()
     if ids is None or begun.is_whole:
         # until nothing is found that was formed meanwhile
@@ -80,7 +80,7 @@ async def preview(database: Database, who: Identity, keys: Sequence[str], ids: S
         if begun is None:
             return Erasure()
         for part in _parts(ids or ()):
-            await tx.call("plan_erasure", begun.id, keys, part)
+            await _plan_part(tx, begun.id, keys, part)
         if ids is None or begun.is_whole:
             await tx.call("plan_person", begun.id)
         while await _number(tx, "follow_erasure", begun.id, _FOLLOWED):
@@ -131,8 +131,13 @@ class _Work:
         return await tx.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
 
 
+async def _plan_part(tx: ScopedTransaction, erasure_id: UUID, keys: Sequence[str], part: Sequence[UUID]) -> None:
+    """Plan some of the ids of an erasure."""
+    await tx.call("plan_erasure", erasure_id, tx.stored_keys(keys), part)
+
+
 async def _begin(tx: ScopedTransaction, keys: Sequence[str]) -> _Begun | None:
-    found = await tx.call("begin_erasure", keys)
+    found = await tx.call("begin_erasure", tx.stored_keys(keys))
     return _Begun(*found[0]) if found else None
 
 

@@ -126,10 +126,10 @@ async def find_shared(tx: ScopedTransaction, actor: str) -> SharedWords:
     """Return the memories that an actor has shared."""
     ops: set[UUID] = set()
     memory_ids: set[UUID] = set()
-    for op_id, *_, ids in await tx.call("shared_by", actor):
+    for op_id, *_, ids in await tx.call("shared_operations", actor):
         ops.add(op_id)
         memory_ids.update(ids)
-    keys = await tx.call("keys_of_words", actor)
+    keys = await tx.call("contribution_keys", actor)
     return SharedWords(
         actor=actor,
         ops=sorted(ops),
@@ -202,7 +202,8 @@ async def plan_restore(tx: ScopedTransaction, key: str, moment: int | datetime, 
 async def _plan(
     tx: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
 ) -> Plan:
-    rows = await tx.call("plan_rollback", keys, ops, Jsonb(request))
+    stored_keys = None if keys is None else tx.stored_keys(keys)
+    rows = await tx.call("plan_rollback", stored_keys, ops, Jsonb(request))
     return Plan(rows=[PlanRow._make(row) for row in rows], request=request, keys=keys)
 
 
@@ -231,7 +232,7 @@ async def take_step(
             relations.append(row.revision)
     ((is_done,),) = await tx.call_with_head(
         "roll_back",
-        plan.keys,
+        None if plan.keys is None else tx.stored_keys(plan.keys),
         [row.memory_id for row in changes],
         [row.version for row in changes],
         [row.revision for row in changes],

@@ -20,8 +20,6 @@ from mnemic.storage.transaction import ScopedTransaction, array_text, half_vecto
 
 _SQL = load_statements("memories")
 _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
-#: States in which a memory is in context or searched.
-RETAINED_STATES: tuple[State, ...] = ("active", "absorbed")
 
 #: Vectors by memory id; None for a pending embedding.
 Vectors = Mapping[UUID, Sequence[float] | None]
@@ -50,7 +48,6 @@ async def insert(
         "role": tx.identity.role,
         "run_id": run_id,
         "model": model,
-        "indexed_kinds": list(INDEXED_KINDS),
         "vectors": half_vectors([vectors.get(memory.id) for memory in memories]),
     }
     return {memory_id for (memory_id,) in await tx.tuples(_SQL["insert"], values)}

@@ -116,7 +116,7 @@ async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
 
 async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
     """Return the copies in a scope key whose source no longer holds, or has become private."""
-    return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", key)]
+    return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", tx.stored_key(key))]
 
 
 async def reactivate_after_withdrawal(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+from mnemic.state.history import REFINEMENT_EVENTS
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.graphs import Lease
 from mnemic.state.kinds import CONTEXT_KINDS
@@ -194,7 +195,7 @@ async def finish(
         "memories": len(ledger_after),
         "journal_id": journal_id,
     }
-    for event in ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT"):
+    for event in REFINEMENT_EVENTS:
         values[event] = counts.get(event, 0)
     await tx.execute(_SQL["finish"], values)
     await leases.finish(tx, claim.lease)

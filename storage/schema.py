@@ -9,9 +9,14 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from langgraph.checkpoint.postgres.base import MIGRATIONS
+
+from mnemic.state.events import EventStatus
+from mnemic.state.kinds import KINDS, LEASED_WORK, PROVENANCES, RELATION_TYPES, ROLES, STATES
+from mnemic.state.refinement import Ended
+from mnemic.storage.sql_text import literals, read_folder
 
 #: The record's name for functions, triggers, policies and rights, which stand and fall together.
 RULES: Final = "rules"
@@ -55,6 +60,19 @@ def _allowed(category: str = "category") -> str:
     """Under an allowlist only rows of its categories exist; without that setting, all of them do."""
     listed = "select nullif(current_setting('mnemic.categories', true), '')"
     return f" and (({listed}) is null or {category} = any (({listed}::text[])::text[]))"
+
+
+#: Columns whose values are listed in Python, each with its list.
+LISTED_COLUMNS: Final = (
+    ("memories", "kind", KINDS),
+    ("memories", "state", STATES),
+    ("memories", "provenance", PROVENANCES),
+    ("messages", "role", ROLES),
+    ("relations", "relation_type", RELATION_TYPES),
+    ("leases", "work", LEASED_WORK),
+    ("refinements", "ended", get_args(Ended)),
+    ("events", "status", get_args(EventStatus)),
+)
 
 
 class Policy(NamedTuple):
@@ -131,6 +149,17 @@ def _isolation() -> str:
     )
 
 
+def _list_checks() -> str:
+    """Return the statements that check listed columns. An equal check stays, because adding one scans its table."""
+    statements: list[str] = []
+    for table, column, values in LISTED_COLUMNS:
+        elements = ", ".join(f"{value}::text" for value in literals(values).split(", "))
+        check = f"CHECK (({column} = ANY (ARRAY[{elements}])))"
+        quoted = check.replace("'", "''")
+        statements.append(f"call check_column('{table}', '{column}', '{quoted}');")
+    return "\n".join(statements)
+
+
 class SchemaFile(NamedTuple):
     """What is applied in one transaction."""
 
@@ -146,7 +175,7 @@ class SchemaFile(NamedTuple):
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
     """The tables of LangGraph's checkpointer as its library makes them, our own files in their order, and the rules."""
-    tables = _read("tables")
+    tables = read_folder("tables")
     # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
     savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
     return (
@@ -172,16 +201,11 @@ def _queue_tables() -> str:
 
 @cache
 def _rules() -> str:
-    texts = _read("functions")
+    texts = read_folder("functions")
     drop, rights = texts.pop(_DROP), texts.pop(_RIGHTS)
-    return "\n".join([drop, *(texts[name] for name in sorted(texts)), _isolation(), rights])
+    return "\n".join([drop, *(texts[name] for name in sorted(texts)), _list_checks(), _isolation(), rights])
 
 
 def bodies() -> dict[str, str]:
     """The body of each function that has one."""
     return dict(_FUNCTION.findall(_rules()))
-
-
-def _read(folder: str) -> dict[str, str]:
-    entries = resources.files(f"mnemic.storage.sql.{folder}").iterdir()
-    return {entry.name: entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql")}

@@ -25,6 +25,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.state.times import at_offset
+from mnemic.storage.sql_text import fill
 
 Row = TypeVar("Row")
 
@@ -39,6 +40,8 @@ _LOCAL: Final = frozenset({"said_at", "valid_from", "valid_until", "dated", "sin
 #: Columns that hold a session's id, or scope keys.
 _SESSIONS: Final = frozenset({"session_id", "source_session_id", "scope_key", "scope_keys"})
 _SESSION: Final = "session:"
+#: Values of statements that hold scope keys.
+_KEY_VALUES: Final = frozenset({"key", "keys", "own", "scope_key", "scope_keys", "counted_key"})
 #: Rows that become records without a break; for memories they take the event loop 8 ms.
 _ROWS_AT_ONCE: Final = 1000
 _CALL: LiteralString = "select f.* from {}({}) as f"
@@ -56,7 +59,7 @@ def load_statements(noun: str) -> Mapping[str, LiteralString]:
     `{memory}` in them, or `m.{memory}`, is replaced by the columns of a memory's record and the offset of its times.
     """
     text = resources.files("mnemic.storage.sql").joinpath(f"{noun}.sql").read_text(encoding="utf-8")
-    text = _MEMORY.sub(lambda match: _memory_columns(match[1]), text)
+    text = fill(_MEMORY.sub(lambda match: _memory_columns(match[1]), text))
     _, *parts = _NAME.split(text)
     statements: dict[str, LiteralString] = {}
     for name, body in zip(parts[::2], parts[1::2], strict=True):
@@ -67,10 +70,7 @@ def load_statements(noun: str) -> Mapping[str, LiteralString]:
 def _memory_columns(table: str) -> str:
     """Return the columns of a memory's record; only its author sees the session of a shared memory."""
     columns = [f"{table}{field.name}" for field in fields(Memory)]
-    is_own = (
-        f"%(all_sessions)s or split_part({table}scope_key, ':', 1) in ('user', 'session')"
-        f" or {table}actor_id = %(reader_id)s"
-    )
+    is_own = f"%(all_sessions)s or is_personal({table}scope_key) or {table}actor_id = %(reader_id)s"
     session = f"{table}source_session_id"
     columns[columns.index(session)] = f"case when {is_own} then {session} end as source_session_id"
     return ", ".join([*columns, f"{table}{_OFFSET}"])
@@ -195,14 +195,19 @@ class ScopedTransaction:
             return f"{_SESSION}{self.stored_session_id}"
         return key
 
+    def stored_keys(self, keys: Iterable[str]) -> list[str]:
+        """Return the scope keys under which the identity's scope keys are stored."""
+        return [self.stored_key(key) for key in keys]
+
     def _as_stored(self, name: str, value: Any) -> object:
+        """Return a session's id or scope keys as they are stored; any other value is returned unchanged."""
+        if name == "session_id" and value == self.identity.session_id:
+            return self.stored_session_id
+        if name not in _KEY_VALUES or value is None:
+            return value
         if isinstance(value, str):
-            if name == "session_id" and value == self.identity.session_id:
-                return self.stored_session_id
             return self.stored_key(value)
-        if type(value) in (list, tuple):
-            return [self._as_stored("", item) for item in value]
-        return value
+        return self.stored_keys(value)
 
     def _own_session(self, stored: str) -> str:
         """Return the host's id, or scope key, of the identity's session; any other one as it is stored."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
+from mnemic.state.kinds import RETAINED_STATES
 from mnemic.memory.explicit.caller import Caller, ModelCaller
 from mnemic.memory.runtime.access import PROTECTED, require_visible, visible_memories
 from mnemic.memory.runtime.categories import Allowlist
@@ -28,7 +29,7 @@ async def forgettable(resources: Resources, identity: Identity, memory_ids: Iter
         CategoryRefusedError: if the role has no allowlist.
     """
     visible = await visible_memories(resources, identity, memory_ids)
-    return [memory for memory in visible if memory.state in memories.RETAINED_STATES and _obstacle(memory) is None]
+    return [memory for memory in visible if memory.state in RETAINED_STATES and _obstacle(memory) is None]
 
 
 async def forget(resources: Resources, identity: Identity, memory_id: UUID, caller: Caller) -> bool:
@@ -70,7 +71,7 @@ async def _forget(tx: ScopedTransaction, memory_id: UUID, allowlist: Allowlist, 
     memory = require_visible(await memories.find(tx, memory_id), allowlist)
     if obstacle := _obstacle(memory):
         raise NotForgottenError(obstacle)
-    if memory.state not in memories.RETAINED_STATES:
+    if memory.state not in RETAINED_STATES:
         return False
     await memories.allow_categories(tx, None)
     # limits the damage of a conversation that talks a model into forgetting

@@ -3,6 +3,7 @@
 from typing import Final
 from uuid import UUID
 
+from mnemic.state.kinds import RETAINED_STATES
 from mnemic.memory.runtime.access import PROTECTED, require_visible
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, is_blank
@@ -48,7 +49,7 @@ def _obstacle(memory: Memory, identity: Identity) -> str | None:
     """Return the reason against a change, or None."""
     if memory.protected:
         return PROTECTED
-    if memory.state not in memories.RETAINED_STATES:
+    if memory.state not in RETAINED_STATES:
         return _CLOSED
     is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
     if is_shared and not identity.teaches_agent:

@@ -2,17 +2,17 @@
 -- Return the history of one memory, with its contents if they still exist. The first row lists the memories merged into
 -- it, and the row of a merge names the merged memory, as long as the relation exists and the other end is readable.
 select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason, h.ts,
-       case when split_part(h.scope_key, ':', 1) in ('user', 'session') or h.actor = %(reader_id)s then h.session_id end as session_id,
+       case when is_personal(h.scope_key) or h.actor = %(reader_id)s then h.session_id end as session_id,
        array(select jsonb_array_elements_text(h.meta -> 'submitted_by')) as submitted_by,
        c.before ->> 'content' as before, c.after ->> 'content' as after,
        case when h.revision = min(h.revision) over () then array(
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id
-            where r.agent_id = %(agent_id)s and r.from_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
+            where r.agent_id = %(agent_id)s and r.from_id = %(memory_id)s and r.relation_type in ({merge_relations})
               and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
             order by m.valid_from, m.id) else '{}' end as merged_from,
        case when h.revision = max(h.revision) filter (where h.event in ('MERGE', 'DEDUP')) over () then (
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
-            where r.agent_id = %(agent_id)s and r.to_id = %(memory_id)s and r.relation_type in ('merged_from', 'same_as')
+            where r.agent_id = %(agent_id)s and r.to_id = %(memory_id)s and r.relation_type in ({merge_relations})
               and r.scope_key = any(%(scope_keys)s) and r.to_scope_key = any(%(scope_keys)s)
             order by r.created_at desc limit 1) end as merged_into,
        case when h.revision = min(h.revision) over () then array(

@@ -97,7 +97,7 @@ update messages m set formed_by = %(op_id)s
    and ((select revision from heads where agent_id = %(agent_id)s) = %(read_revision)s
         or not exists (select from history
                         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and revision > %(read_revision)s
-                          and event in ('ERASE', 'PURGE')))
+                          and event in ({erasure_events})))
 returning m.id;
 
 -- schedule_forgetting --
@@ -122,7 +122,7 @@ select count(*) from messages
 -- Make kept messages searchable under the scope key of their speaker. Each is looked up by its key, as in observe.
 insert into entries (agent_id, scope_key, item_id, piece, kind, category, model, vec, tsv, embed_after)
 select %(agent_id)s, m.scope_key, m.id, e.piece, 'message', 'message',
-       case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector('english', e.text),
+       case when e.vec is null then '' else %(model)s end, e.vec, to_tsvector({text_search}, e.text),
        case when e.vec is null then embedding_due(0::smallint) end
   from unnest(%(ids)s::uuid[], %(pieces)s::smallint[], %(texts)s::text[], %(vectors)b::halfvec[]) as e(id, piece, text, vec)
  cross join lateral (select id, scope_key from messages where agent_id = %(agent_id)s and id = e.id offset 0) as m;

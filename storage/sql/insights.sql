@@ -12,7 +12,7 @@ with last as (
 )
 select moment <= clock_timestamp() - interval '1 day'
        and exists (select from memories m where m.agent_id = %(agent_id)s and m.scope_key = %(key)s and m.state = 'active'
-                      and m.kind in ('fact', 'episode') and m.created_at > moment)
+                      and m.kind in ({insight_source_kinds}) and m.created_at > moment)
   from last;
 
 -- recent_messages --

@@ -23,9 +23,9 @@ with given as (
 ), indexed as (
     insert into entries (agent_id, scope_key, item_id, kind, category, model, vec, tsv, searchable, embed_after)
     select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
-           case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector('english', g.search_text),
+           case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector({text_search}, g.search_text),
            is_searchable(s.kind, 'active'), case when g.vec is null then embedding_due(0::smallint) end
-      from stored s join given g using (id) where s.kind = any(%(indexed_kinds)s)
+      from stored s join given g using (id) where s.kind in ({indexed_kinds})
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
     select %(agent_id)s, s.id, unnest(g.source_message_ids), s.scope_key from stored s join given g using (id)
@@ -38,7 +38,7 @@ with given as (
       left join lateral ( -- one look-up per row: a join would read all memories of the scope keys for many relations
            select scope_key from memories m
             where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s)
-              and m.state in ('active', 'absorbed')
+              and m.state in ({retained_states})
             limit 1) as m on true
      where coalesce(beside.scope_key, m.scope_key) is not null and r.to_id <> s.id
     on conflict do nothing
@@ -96,7 +96,7 @@ with recursive part as materialized (
       from memories c
      cross join lateral ( -- an undone consolidation used none of these facts
            select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
-             from (select ts, reason, bool_or(reason in ('undo', 'restore')) over (order by revision desc) as is_undone
+             from (select ts, reason, bool_or(reason in ({rollback_reasons})) over (order by revision desc) as is_undone
                      from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
      cross join lateral (
            select id, coalesce(draft, content) as content, protected from memories
@@ -119,7 +119,7 @@ with recursive part as materialized (
            select superseded_by from memories where agent_id = %(agent_id)s and id = d.id and superseded_by is not null
            union all
            select from_id from relations where agent_id = %(agent_id)s and to_id = d.id
-              and relation_type in ('merged_from', 'same_as') offset 0) as n(id)
+              and relation_type in ({merge_relations}) offset 0) as n(id)
 )
 select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coalesce(f.draft, f.content) as content,
        e.since, e.utc_offset,
@@ -141,7 +141,7 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coal
    and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
         or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
    and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id
-                      and r.relation_type in ('merged_from', 'same_as'))
+                      and r.relation_type in ({merge_relations}))
    and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
                       and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
  order by local_time(e.since, e.utc_offset)::date, coalesce(f.draft, f.content) collate "C", p.id;
@@ -151,7 +151,7 @@ select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coal
 update memories
    set state = 'superseded', superseded_by = %(consolidation_id)s, consolidated_into = null,
        valid_until = greatest(valid_from, clock_timestamp())
- where agent_id = %(agent_id)s and id = any(%(ids)s) and state in ('active', 'absorbed');
+ where agent_id = %(agent_id)s and id = any(%(ids)s) and state in ({retained_states});
 
 -- forget_derived --
 -- Delete waiting reflections that rest on the source messages of this fact alone, if no other active fact shares these
@@ -216,7 +216,7 @@ select set_config('mnemic.categories', %(categories)s, true);
 -- memory must restore these messages.
 with gone as (
     update memories set state = 'soft_deleted', consolidated_into = null
-     where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state in ('active', 'absorbed')
+     where agent_id = %(agent_id)s and id = %(id)s and version = %(version)s and state in ({retained_states})
     returning id
 ), unsaid as (
     update entries e set searchable = false
@@ -260,14 +260,14 @@ with /*more*/told as materialized (
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'
 ), /*end*/given as (
     select n.*/*more*/, (select string_agg(quote_literal(lexeme), ' | ')::tsquery from unnest(tsvector_to_array(ts_delete(
-               to_tsvector('english', content), tsvector_to_array(to_tsvector('english', subject))))) as lexeme) as words/*end*/
+               to_tsvector({text_search}, content), tsvector_to_array(to_tsvector({text_search}, subject))))) as lexeme) as words/*end*/
       from rows from (unnest(%(vectors)b::halfvec[]), jsonb_to_recordset(%(facts)s)
            as (scope_keys text[], subject text, user_id text, category text, content text)) with ordinality
            as n(vec, scope_keys, subject, user_id, category, content, place)
 )
 select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject, m.subject_user_id, m.category,
        /*more*/coalesce(m.draft, /*end*/m.content/*more*/) as content/*end*/, m.valid_from as dated, m.utc_offset, m.protected, m.private, m.importance::integer,
-       case when (m.provenance <> 'consolidated' or m.said is not null) and m.actor_id is distinct from %(reader_id)s then m.actor_id end as author,
+       nullif(shown_author(m.provenance, m.said, m.actor_id), %(reader_id)s) as author,
        m.said,
        coalesce(1 - e.distance, 0) as similarity
   from given n

@@ -12,7 +12,7 @@ on conflict (agent_id, scope_key) do update set propagated_revision = greatest(s
 -- Return the scope key's facts and reflections since a row of history that are neither private nor of a personal
 -- category.
 select {memory} from memories m
- where agent_id = %(agent_id)s and scope_key = %(key)s and kind in ('fact', 'reflection') and state in ('active', 'absorbed')
+ where agent_id = %(agent_id)s and scope_key = %(key)s and kind in ({propagated_kinds}) and state in ({retained_states})
    and not private and category <> all(%(personal)s) and (%(tag)s::text is null or %(tag)s = any(tags))
    and exists (select from history h where h.agent_id = %(agent_id)s and h.memory_id = m.id and h.event = 'ADD'
                   and h.revision > %(since)s)
@@ -21,7 +21,7 @@ select {memory} from memories m
 -- claims --
 -- Return these memories if they are active and may be shared.
 select {memory} from memories
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and state in ('active', 'absorbed')
+ where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and state in ({retained_states})
    and not private and category <> all(%(personal)s);
 
 -- messages --

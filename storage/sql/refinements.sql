@@ -13,7 +13,7 @@ returning steps, model_tokens, extract(epoch from clock_timestamp() - started_at
 -- Return the context memories of the scope key, oldest first.
 select id, version, kind, category, content, subject, subject_user_id, valid_from, utc_offset, tokens,
        importance::integer as importance, protected, pinned, private, coalesce(tags, '{}') as tags, scope_key,
-       case when (provenance <> 'consolidated' or said is not null) and actor_id is distinct from %(reader_id)s then actor_id end as author, said
+       nullif(shown_author(provenance, said, actor_id), %(reader_id)s) as author, said
   from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = any(%(kinds)s)
  order by valid_from, id;
@@ -23,12 +23,12 @@ select id, version, kind, category, content, subject, subject_user_id, valid_fro
 select m.id from memories m
  cross join lateral (
        select string_agg(quote_literal(lexeme)::tsquery::text, ' | ')::tsquery as words
-         from unnest(tsvector_to_array(to_tsvector('english', %(query)s))) as lexeme) as q
+         from unnest(tsvector_to_array(to_tsvector({text_search}, %(query)s))) as lexeme) as q
  where m.agent_id = %(agent_id)s and m.scope_key = any(%(scope_keys)s) and m.state = 'active' and m.kind = any(%(kinds)s)
-   and (%(query)s = '' or to_tsvector('english', m.subject || ' ' || m.content) @@ q.words)
+   and (%(query)s = '' or to_tsvector({text_search}, m.subject || ' ' || m.content) @@ q.words)
    and (%(after)s::date is null or local_time(m.valid_from, m.utc_offset) >= %(after)s)
    and (%(before)s::date is null or local_time(m.valid_from, m.utc_offset) < %(before)s)
- order by ts_rank(to_tsvector('english', m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.created_at, m.id
+ order by ts_rank(to_tsvector({text_search}, m.subject || ' ' || m.content), q.words) desc nulls last, m.valid_from, m.created_at, m.id
  limit %(most)s;
 
 -- duplicates --
@@ -95,7 +95,7 @@ select id from stored;
 -- Count the refinement's changes of memories by event.
 select event, count(*)::integer from history
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and refinement_id = %(id)s
-   and event in ('DEDUP', 'MERGE', 'UPDATE', 'DELETE', 'PROTECT')
+   and event in ({refinement_events})
  group by event;
 
 -- finish --

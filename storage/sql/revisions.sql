@@ -24,19 +24,19 @@ with told as (
               -- A change of flags leaves the text unchanged.
               and h.reason <> 'annotate'
               and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
-              and (%(standing)s or m.kind not in ('core', 'consolidation', 'reflection'))
+              and (%(standing)s or m.kind not in ({context_kinds}))
             order by h.revision limit %(most)s) as c
      order by c.revision limit %(most)s
 )
 select told.head, told.seen_revision, p.revision, p.event, p.memory_id, p.category,
        p.state, p.importance::integer, left(p.content, %(longest)s) as beginning, p.successor,
-       p.key, p.kind, case when (p.provenance <> 'consolidated' or p.said is not null) then p.actor_id end as author,
+       p.key, p.kind, shown_author(p.provenance, p.said, p.actor_id) as author,
        case when p.said <> p.content then left(p.said, %(longest)s + 1) end as said,
        s.state as successor_state, s.category as successor_category, s.importance::integer as successor_importance,
        left(s.content, %(longest)s) as successor_beginning,
        coalesce(s.superseded_by, s.consolidated_into) as successor_successor,
        s.scope_key as successor_key, s.kind as successor_kind,
-       case when (s.provenance <> 'consolidated' or s.said is not null) then s.actor_id end as successor_author,
+       shown_author(s.provenance, s.said, s.actor_id) as successor_author,
        case when s.said <> s.content then left(s.said, %(longest)s + 1) end as successor_said,
        p.memory_id = any(told.shown) as is_shown
   from told

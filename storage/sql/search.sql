@@ -6,11 +6,11 @@
 -- them is quadratic under the one plan that serves every question, for that knows no sizes.
 with word as materialized (
     select row_number() over () as nth, quote_literal(lexeme)::tsquery as query
-      from unnest(tsvector_to_array(to_tsvector('english', %(question)s))) as lexeme
+      from unnest(tsvector_to_array(to_tsvector({text_search}, %(question)s))) as lexeme
 ), question as materialized (
     select (select string_agg(query::text, ' | ')::tsquery from word) as words,
-           (select string_agg('(' || phraseto_tsquery('english', phrase)::text || ')', ' & ')::tsquery
-              from unnest(%(phrases)s::text[]) as phrase where numnode(phraseto_tsquery('english', phrase)) > 0) as phrases
+           (select string_agg('(' || phraseto_tsquery({text_search}, phrase)::text || ')', ' & ')::tsquery
+              from unnest(%(phrases)s::text[]) as phrase where numnode(phraseto_tsquery({text_search}, phrase)) > 0) as phrases
 /*filtered*/), fitting as materialized (
     -- what the filters leave; nobody asks for it where there are none
     select e.item_id from entries e
@@ -130,10 +130,10 @@ select c.item_id, c.kind, c.category, i.scope_key, i.subject, i.user_id, i.conte
        cross join lateral (
            select m.scope_key, m.subject, m.subject_user_id as user_id, m.content, m.valid_from as dated,
                   m.importance::integer as importance,
-                  case when split_part(m.scope_key, ':', 1) in ('user', 'session') or m.actor_id = %(reader_id)s
+                  case when is_personal(m.scope_key) or m.actor_id = %(reader_id)s
                        then m.source_session_id end as session_id, m.pinned,
                   coalesce(m.tags, '{}') as tags, m.state, m.created_at, m.updated_at,
-                  case when (m.provenance <> 'consolidated' or m.said is not null) then m.actor_id end as author, null::bigint as place,
+                  shown_author(m.provenance, m.said, m.actor_id) as author, null::bigint as place,
                   null as role, m.utc_offset, m.said
              from memories m
             where c.kind <> 'message' and m.agent_id = %(agent_id)s and m.id = c.item_id

@@ -1,11 +1,12 @@
 """Setting up a database: its files and the record of them, and servers as administrators run them."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from mnemic.storage.definitions import RECORD
 from mnemic.storage.embedded.binaries import find_binaries
 from mnemic.storage.embedded.server import EmbeddedPostgres
 from mnemic.storage.migrate import migrate
-from mnemic.storage.schema import bodies, schema_files
+from mnemic.storage.schema import LISTED_COLUMNS, bodies, schema_files
 from tests.support.matrix import few_first
 from tests.support.record_definitions import fresh_record
 from tests.support.server import Clone, fast_directory
@@ -278,3 +279,26 @@ async def test_the_extension_may_live_in_a_schema_of_its_own(empty_db: Clone) ->
     async with empty_db.database() as db:
         fact = memory("Ana keeps bees.")
         assert await remember(db, identity(), fact, vectors={fact.id: (1.0, 0.0)}) == {fact.id}
+
+
+@pytest.mark.parametrize(("table", "column", "values"), LISTED_COLUMNS)
+def test_the_check_of_a_listed_column_is_that_of_its_list(
+    superuser: psycopg.Connection, table: str, column: str, values: Sequence[str]
+) -> None:
+    query = "select oid, pg_get_constraintdef(oid) from pg_constraint where conname = %s"
+    name = f"{table}_{column}_check"
+    before = superuser.execute(query, (name,)).fetchone()
+    assert before is not None
+    assert re.findall(r"'(\w+)'", before[1]) == [*values]
+    superuser.execute("set search_path = mnemic")
+    try:
+        superuser.execute("call check_column(%s, %s, %s)", (table, column, before[1]))
+        assert superuser.execute(query, (name,)).fetchone() == before  # not made anew
+        changed = before[1].replace("ARRAY[", "ARRAY['another'::text, ")
+        superuser.execute("call check_column(%s, %s, %s)", (table, column, changed))
+        after = superuser.execute(query, (name,)).fetchone()
+        assert after is not None
+        assert after[1] == changed
+    finally:
+        superuser.execute("call check_column(%s, %s, %s)", (table, column, before[1]))
+        superuser.execute("reset search_path")

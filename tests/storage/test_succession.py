@@ -316,11 +316,14 @@ async def test_what_two_replaced_one_after_the_other_comes_back_with_the_last_on
 
 
 EDITED = "The pump stands at the pier."
+DRAFT = "Pump: at the pier."
 
 
 async def by_an_edit(world: World) -> tuple[NewMemory, NewMemory]:
     """A refinement writes Ana's words into Bo's memory, and deletes hers."""
-    (old,) = await bos(world, EDITED, kind="core")
+    typed = message(EDITED, user="bo", session="s2")
+    old = replace(crews(EDITED, typed, kind="core"), said=EDITED, draft=DRAFT)
+    await form(world.db, BO, [typed], old)
     new = await anas(world, kind="core")
     session = await begun(world.db, ANA, CREW)
 
@@ -348,6 +351,8 @@ async def edited(world: World, going: str) -> None:
         async with world.db.transaction(who) as tx:
             told = await history.read_memory_history(tx, old.id)
         assert CANARY not in repr(told)
+    query = "select said, draft from mnemic.memories where state = 'active' and kind = 'core'"
+    assert world.superuser.execute(query).fetchall() == [(EDITED, DRAFT)]
     if going != "unshare":
         assert world.places() == set()
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -308,3 +309,13 @@ async def test_statements_are_prepared_only_where_a_connection_stays_the_same(
     assert found.ok
     assert ("session" in found.note) == poses
     assert found.note.endswith("on" if prepares else "off")
+
+
+async def test_a_session_id_in_a_content_is_stored_as_it_is(db: Database) -> None:
+    """Only scope keys and session ids are replaced by those under which a session is stored."""
+    async with db.transaction(identity(session="theirs")) as tx:
+        renamed = replace(tx, stored_session_id="theirs~1")
+        values = {"content": "session:theirs", "words": ["session:theirs"], "key": "session:theirs"}
+        statement = "select %(content)s::text, %(words)s::text[], %(key)s::text"
+        (row,) = await renamed.tuples(statement, values)
+    assert row == ("session:theirs", ["session:theirs"], "session:theirs~1")

@@ -46,13 +46,13 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
                 else t.contents_key is distinct from t.scope_key
                      or t.after_digest is distinct from sha256(t.salt || convert_to(t.after::text, 'UTF8'))
                      or (t.before_digest is distinct from sha256(t.salt || convert_to(t.before::text, 'UTF8'))
-                         and not (t.event in ('PURGE', 'ERASE') and t.before is null)) end
+                         and not (t.event in ({erasure_events}) and t.before is null)) end
     union all
     select 'contents', k.revision, null from history_contents k, agent a
      where k.agent_id = a.id and not exists (select from history h where h.agent_id = k.agent_id and h.revision = k.revision)
     union all
     select 'erased', t.revision, t.memory_id from told t
-     where t.state = 'purged' and t.contents is not null and t.event not in ('PURGE', 'ERASE', 'LINK')
+     where t.state = 'purged' and t.contents is not null and t.event not in ({erasure_events}, 'LINK')
     union all
     -- Compare each row of today with its last row in the history. Columns that an upgrade added or removed are skipped.
     select 'replay', l.revision, coalesce(m.id, l.memory_id)
@@ -74,7 +74,7 @@ set search_path = mnemic, pg_temp set timezone = 'UTC' set extra_float_digits = 
             is distinct from (is_searchable(m.kind, m.state), m.scope_key, m.kind, m.category) or m.state = 'purged')
     union all
     select 'entry', null, m.id from memories m, agent a
-     where m.agent_id = a.id and m.kind not in ('core', 'consolidation') and m.state <> 'purged'
+     where m.agent_id = a.id and m.kind in ({indexed_kinds}) and m.state <> 'purged'
        and not exists (select from entries e where e.agent_id = m.agent_id and e.item_id = m.id)
     order by 2, 1
 $$;

@@ -55,7 +55,7 @@ returns table (agent_id text, scope_key text)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with context as (
         select m.agent_id, m.scope_key, sum(m.tokens) as tokens from memories m
-         where m.state = 'active' and m.kind in ('core', 'consolidation', 'reflection')
+         where m.state = 'active' and m.kind in ({context_kinds})
            and (p_agent is null or m.agent_id = p_agent)
          group by m.agent_id, m.scope_key
     )

@@ -11,7 +11,7 @@ begin
         if found then
             insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, searchable)
             values (new.agent_id, new.scope_key, new.id, new.kind, new.category, '',
-                    to_tsvector('english', indexed_text(new)), is_searchable(new.kind, new.state));
+                    to_tsvector({text_search}, indexed_text(new)), is_searchable(new.kind, new.state));
         end if;
     else
         update entries set searchable = is_searchable(new.kind, new.state)

@@ -19,7 +19,7 @@ begin
     -- A pair of facts is judged anew after one of them is erased.
     delete from checked_pairs where agent_id = p_agent and (earlier_id = any(p_memories) or later_id = any(p_memories));
     delete from history_contents c using history h
-     where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ('LINK', 'ERASE', 'PURGE')
+     where h.agent_id = p_agent and h.memory_id = any(p_memories) and h.event not in ({erasure_events}, 'LINK')
        and c.agent_id = p_agent and c.revision = h.revision;
     delete from memory_use where agent_id = p_agent and memory_id = any(p_memories);
     -- Attachments are erased with their message.
@@ -100,13 +100,13 @@ language sql stable security definer set search_path = mnemic, pg_temp set enabl
      where m.agent_id = p_agent and m.actor_id = p_user and m.scope_key not like 'user:%'
        and (is_contribution_of(m, p_user) or exists (
            select from history h where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'ADD'
-              and h.reason in ('remember', 'remember_procedure', 'correct') offset 0))
+              and h.reason in ({written_reasons}) offset 0))
 $$;
 
 -- Return the distinct words of a text.
 create function words_in(p_text text) returns text[]
 language sql immutable set search_path = mnemic, pg_temp as $$
-    select tsvector_to_array(to_tsvector('english', coalesce(p_text, '')))
+    select tsvector_to_array(to_tsvector({text_search}, coalesce(p_text, '')))
 $$;
 
 -- Return the memories into which a refinement wrote words that it removed from the given memories and that their own
@@ -594,7 +594,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     union all
     select m.id, m.kind, m.scope_key, m.content,
            case when m.scope_key = any(e.own) then 'rests on the same messages' else 'shared' end
-      from e join memories m on m.agent_id = e.agent and m.state in ('active', 'absorbed')
+      from e join memories m on m.agent_id = e.agent and m.state in ({retained_states})
                             and m.scope_key = any(nullif(current_setting('mnemic.scope_keys', true), '')::text[])
      where m.id not in (select id from going)
        and (exists (select from sources s where s.agent_id = e.agent and s.memory_id = m.id
@@ -625,7 +625,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
      cross join lateral (select h.reason, h.ts from history h
                           where h.agent_id = p_agent and h.memory_id = m.id and changes_memory(h)
                           order by h.revision desc limit 1) as l
-     where m.agent_id = p_agent and m.id > p_beyond and m.kind in ('fact', 'episode', 'insight')
+     where m.agent_id = p_agent and m.id > p_beyond and m.kind in ({expiring_kinds})
        and m.state = 'soft_deleted' and not m.protected and not m.pinned
        and l.reason = 'ttl' and l.ts <= clock_timestamp() - p_after
      order by m.id limit p_most

@@ -41,7 +41,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select split_part(m.scope_key, ':', 1) as scope, sum(m.tokens) as tokens,
                coalesce((a.settings ->> 'refinement_budget_tokens')::integer, p_budget) as budget
           from memories m join counted_agents(p_tenant) as c (agent_id) using (agent_id) join agents a using (agent_id)
-         where m.state = 'active' and m.kind in ('core', 'consolidation', 'reflection')
+         where m.state = 'active' and m.kind in ({context_kinds})
          group by m.agent_id, m.scope_key, a.settings
     )
     select s.scope, count(*), max(s.tokens)::bigint, sum(s.tokens)::bigint, count(*) filter (where s.tokens > s.budget)

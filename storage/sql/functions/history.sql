@@ -129,7 +129,7 @@ create function refuse_contents_change() returns trigger
 language plpgsql set search_path = mnemic, pg_temp as $$
 begin
     if exists (select from (select distinct agent_id from old_rows) as gone
-                where (open_head(gone.agent_id)).reason in ('erasure', 'retention') is not true) then
+                where (open_head(gone.agent_id)).reason in ({erasure_reasons}) is not true) then
         raise exception 'history is append-only' using errcode = 'insufficient_privilege';
     end if;
     return null;

@@ -5,7 +5,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.id, coalesce(m.valid_until <= clock_timestamp(), false)
       from memories m left join memory_use u on u.agent_id = m.agent_id and u.memory_id = m.id
      where m.agent_id = current_setting('mnemic.agent_id')
-       and m.kind in ('fact', 'episode', 'insight') and m.state = 'active'
+       and m.kind in ({expiring_kinds}) and m.state = 'active'
        and not m.pinned and not m.protected
        and (m.valid_until <= clock_timestamp()
             or m.importance < (p_rule ->> 'importance')::integer

@@ -40,7 +40,7 @@ create function begin_operation(p_op uuid, p_actor text, p_reason text, p_sessio
 returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 begin
-    if p_reason in ('undo', 'restore', 'erasure', 'retention', 'ttl', 'protection', 'merge', 'dedup') then
+    if p_reason in ({reserved_reasons}) then
         raise exception 'this reason is given by the function that does it' using errcode = 'insufficient_privilege';
     end if;
     perform open_operation(nullif(current_setting('mnemic.agent_id', true), ''), p_op, p_actor, 'agent', p_reason,

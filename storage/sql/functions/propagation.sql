@@ -26,8 +26,8 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from own n cross join lateral (
            select e.item_id, e.scope_key
              from entries e join memories m on m.agent_id = e.agent_id and m.id = e.item_id
-            where e.agent_id = current_setting('mnemic.agent_id') and e.kind in ('fact', 'reflection')
-              and e.scope_key <> n.scope_key and e.tsv @@ n.words and m.state in ('active', 'absorbed') and not m.private
+            where e.agent_id = current_setting('mnemic.agent_id') and e.kind in ({propagated_kinds})
+              and e.scope_key <> n.scope_key and e.tsv @@ n.words and m.state in ({retained_states}) and not m.private
               and (e.scope_key like 'group:%' or e.scope_key like 'user:%' and 'candidate' = any(m.tags))
             order by ts_rank(e.tsv, n.words) desc, e.item_id limit p_most) as o
 $$;
@@ -82,11 +82,11 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select p_memory
         union
         select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
-         where r.relation_type in ('merged_from', 'same_as')
+         where r.relation_type in ({merge_relations})
     )
     select not (select private from memories where agent_id = p_agent and id = p_memory)
        and exists (select from whole w join memories m on m.agent_id = p_agent and m.id = w.id
-                    where not m.private and (m.state in ('active', 'absorbed') or m.state = 'superseded' and m.valid_until is null))
+                    where not m.private and (m.state in ({retained_states}) or m.state = 'superseded' and m.valid_until is null))
 $$;
 
 -- Return copies, in all scope keys or in one, with a source that is invalid or private.
@@ -95,9 +95,9 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select distinct m.agent_id, m.scope_key, m.id
       from relations r join memories m on m.agent_id = r.agent_id and m.id = r.from_id
       join memories s on s.agent_id = r.agent_id and s.id = r.to_id
-     where r.relation_type = 'propagated_from' and m.state in ('active', 'absorbed') and not m.protected
+     where r.relation_type = 'propagated_from' and m.state in ({retained_states}) and not m.protected
        -- Most sources are unchanged; only the others are followed through their merges.
-       and (s.private or s.state not in ('active', 'absorbed'))
+       and (s.private or s.state not in ({retained_states}))
        and (p_agent is null or r.agent_id = p_agent) and (p_key is null or m.scope_key = p_key)
        and not is_still_valid(r.agent_id, r.to_id)
 $$;
@@ -137,7 +137,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.agent_id, m.scope_key
       from memories m join agents a using (agent_id)
       left join scopes s on s.agent_id = m.agent_id and s.scope_key = m.scope_key
-     where m.state = 'active' and m.kind in ('fact', 'episode') and m.scope_key like 'user:%'
+     where m.state = 'active' and m.kind in ({insight_source_kinds}) and m.scope_key like 'user:%'
        and coalesce((a.settings ->> 'insights')::boolean, p_default)
        and m.created_at > coalesce(s.insights_at, '-infinity')
        and coalesce(s.insights_at, '-infinity') <= p_now - interval '1 day'

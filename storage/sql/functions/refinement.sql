@@ -1,7 +1,7 @@
 -- Return whether a refinement merges and protects memories of this kind.
 create function is_mergeable(memory_kind text) returns boolean
 language sql immutable
-return memory_kind in ('core', 'reflection');
+return memory_kind in ({mergeable_kinds});
 
 -- Return whether the transaction acts for a running refinement of this scope key.
 create function in_refinement(p_agent text, p_key text) returns boolean
@@ -20,7 +20,7 @@ language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     scoped_agent text := nullif(current_setting('mnemic.agent_id', true), '');
 begin
-    if p_reason not in ('refinement', 'merge', 'dedup', 'update', 'delete', 'protect') then
+    if p_reason not in ({refinement_reasons}) then
         raise exception 'this is no act of a refinement' using errcode = 'insufficient_privilege';
     end if;
     perform open_operation(scoped_agent, p_op, p_actor, 'agent', p_reason, null, null, '{}');
@@ -46,7 +46,7 @@ begin
     return null;
 end $$;
 create trigger sessions_lapse after update on memories for each row
-    when (new.state = 'purged' and old.state <> 'purged' and new.kind in ('core', 'reflection', 'consolidation'))
+    when (new.state = 'purged' and old.state <> 'purged' and new.kind in ({context_kinds}))
     execute function end_refinement_lease();
 
 -- Protect a context memory within a refinement. An agent cannot lift the protection.

@@ -1,5 +1,5 @@
 -- The rights of the service and of the administrators. Every other right is revoked.
-revoke execute on all functions in schema mnemic from public;
+revoke execute on all routines in schema mnemic from public;
 grant usage on schema mnemic to mnemic_app, mnemic_admin;
 grant select on history, refinements to mnemic_app, mnemic_admin;
 grant select (agent_id, revision, hash) on heads to mnemic_app, mnemic_admin;
@@ -19,7 +19,7 @@ grant execute on function shared_operations, contribution_keys, plan_rollback, r
 grant execute on function set_protection, as_of_blind, audit_problems, agent_ids to mnemic_admin;
 grant execute on function stored_session, begin_operation, is_searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
     source_messages, is_source_in_use,
-    in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, thread_prefix, owner_part, owners_of_thread,
+    in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, shown_author, is_personal, thread_prefix, owner_part, owners_of_thread,
     owners_of_runs, begin_erasure, plan_erasure, plan_person, follow_erasure, erase_step, end_erasure, preview_erasure,
     count_left_to_erase, vector_models, due_sessions, due_consolidations, due_refinements, due_schedules, failed_jobs,
     all_schedules, due_embeddings, agents_to_reembed, due_reembeddings, claim_to_reembed, is_reembedded, switch_vectors,

@@ -45,7 +45,7 @@ begin
                        and changes_memory(h)
                      group by h.memory_id) as f
               join history l on l.agent_id = p_agent and l.memory_id = f.memory_id and l.revision > f.revision
-             where changes_memory(l) and l.reason not in ('erasure', 'retention') and l.op_id not in (select unnest(ops) offset 0));
+             where changes_memory(l) and l.reason not in ({erasure_reasons}) and l.op_id not in (select unnest(ops) offset 0));
         exit when cardinality(later) = 0;
         later := complete_operations(p_agent, later);
         ops := ops || later;
@@ -61,12 +61,12 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select p_memory
         union
         select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
-         where r.relation_type in ('merged_from', 'same_as')
+         where r.relation_type in ({merge_relations})
     )
     select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
                     where o.state = 'active'
                        or (p_erased or o.state <> 'purged')
-                      and (select h.event in ('DELETE', 'TTL') and h.reason not in ('undo', 'restore') from history h
+                      and (select h.event in ('DELETE', 'TTL') and h.reason not in ({rollback_reasons}) from history h
                             where h.agent_id = p_agent and h.memory_id = o.id
                               and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
                             order by h.revision desc limit 1))
@@ -113,7 +113,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
         select unnest(p_memories)
         union
         select r.to_id from part p join relations r on r.agent_id = p_agent and r.from_id = p.id
-         where r.relation_type in ('merged_from', 'same_as')
+         where r.relation_type in ({merge_relations})
     )
     select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
 $$;
@@ -126,19 +126,19 @@ language sql stable set search_path = mnemic, pg_temp as $$
         select memory_id from sources where agent_id = p_agent and message_id = p_message
         union
         select r.from_id from holder h join relations r on r.agent_id = p_agent and r.to_id = h.id
-         where r.relation_type in ('merged_from', 'same_as')
+         where r.relation_type in ({merge_relations})
     )
     select exists (select from holder h join memories m on m.agent_id = p_agent and m.id = h.id
-                    where m.state in ('active', 'absorbed') and m.kind <> 'insight' and m.id <> all(p_but))
+                    where m.state in ({retained_states}) and m.kind <> 'insight' and m.id <> all(p_but))
 $$;
 
 -- Return whether a shared memory is a person's contribution: typed, remembered, corrected, or propagated from such a
 -- memory.
 create function is_contribution_of(m memories, p_user text) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
-    select m.actor_id = p_user and split_part(m.scope_key, ':', 1) in ('group', 'agent') and exists (
+    select m.actor_id = p_user and not is_personal(m.scope_key) and exists (
            select from history h where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
-              and h.reason in ('formation', 'remember', 'remember_procedure', 'correct', 'propagation') offset 0)
+              and h.reason in ({contribution_reasons}) offset 0)
 $$;
 
 -- Return an actor's contributions to shared scopes with their propagated copies, active or not.
@@ -163,7 +163,7 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
         select from_id from relations where agent_id = p_agent and to_id = p_memory and relation_type = 'merged_from'
         union
         select r.from_id from whole w join relations r on r.agent_id = p_agent and r.to_id = w.id
-         where r.relation_type in ('merged_from', 'same_as')
+         where r.relation_type in ({merge_relations})
     )
     select exists (select from whole w join memories m on m.agent_id = p_agent and m.id = w.id and m.state = 'active')
 $$;
@@ -183,14 +183,14 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
       from contributions_of(p_actor) w
       join history h on h.agent_id = w.agent_id and h.memory_id = w.id and h.event = 'ADD'
      where not w.protected and w.withdrawn_by is null
-       and (w.state in ('active', 'absorbed') or is_merged_into_active(w.agent_id, w.id)
+       and (w.state in ({retained_states}) or is_merged_into_active(w.agent_id, w.id)
             or exists (select from memories n where n.agent_id = w.agent_id and n.id = w.superseded_by and n.actor_id = p_actor))
     union all
     -- Memories of other people that a refinement rewrote with these words.
     select h.op_id, h.scope_key, array[r.memory_id]
       from contributions_of(p_actor) w cross join lateral rewritten_with(w.agent_id, array[w.id], 'UPDATE') as r
       join history h on h.agent_id = w.agent_id and h.revision = r.revision
-      join memories m on m.agent_id = w.agent_id and m.id = r.memory_id and m.state in ('active', 'absorbed')
+      join memories m on m.agent_id = w.agent_id and m.id = r.memory_id and m.state in ({retained_states})
      where w.withdrawn_by is null and not m.protected
 $$;
 
@@ -235,7 +235,7 @@ begin
           from memories w
           join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
           join history_contents k on k.agent_id = agent and k.revision = l.revision
-         where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ('merged_from', 'same_as')
+         where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ({merge_relations})
            and not is_in_use(agent, w.id, false)
     ), target as materialized (
         select t.id, p.revision, c.after as was, p.after_digest is not null and c.after is null as is_erased,
@@ -294,7 +294,7 @@ begin
       from contributions_of(p_request ->> 'unshared_by') w
      cross join lateral (select h.revision from history h where h.agent_id = agent and h.memory_id = w.id and changes_memory(h)
                           order by h.revision desc limit 1) as l
-     where w.withdrawn_by is null and w.state not in ('active', 'absorbed') and w.scope_key = any(concerns)
+     where w.withdrawn_by is null and w.state not in ({retained_states}) and w.scope_key = any(concerns)
        and w.id not in (select id from final offset 0)
     union all
     select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null, null, null

@@ -14,7 +14,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
                 where m.agent_id = p_agent and m.superseded_by = g.id and m.withdrawn_by is not null
                union all
                select m.id from relations r join memories m on m.agent_id = p_agent and m.id = r.to_id
-                where r.agent_id = p_agent and r.from_id = g.id and r.relation_type in ('merged_from', 'same_as')
+                where r.agent_id = p_agent and r.from_id = g.id and r.relation_type in ({merge_relations})
                   and (m.state = 'purged' or m.withdrawn_by is not null) offset 0) as n
     ), closed as materialized (
         select m.id, l.op_id
@@ -32,7 +32,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select r.to_id
       from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
       join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ('merged_from', 'same_as') and not is_in_use(p_agent, r.from_id, true)
+     where r.relation_type in ({merge_relations}) and not is_in_use(p_agent, r.from_id, true)
     union
     select m.id
       from closed c
@@ -132,14 +132,14 @@ begin
         new_id := gen_random_uuid();
         insert into memories (agent_id, id, kind, scope_key, subject, subject_user_id, category, content, importance, pinned, private,
                               tags, provenance, valid_from, utc_offset, valid_until, created_at, source_session_id, run_id,
-                              actor_id, role)
+                              actor_id, role, said, draft)
         values (f.agent_id, new_id, f.kind, f.scope_key, f.subject, f.subject_user_id, f.category, f.content, f.importance, f.pinned,
                 f.private, f.tags, f.provenance, f.valid_from, f.utc_offset, f.valid_until, f.created_at, f.source_session_id,
-                f.run_id, f.actor_id, f.role);
+                f.run_id, f.actor_id, f.role, f.said, f.draft);
         insert into entries (agent_id, scope_key, item_id, kind, category, model, tsv, searchable)
-        select m.agent_id, m.scope_key, m.id, m.kind, m.category, '', to_tsvector('english', indexed_text(m)),
+        select m.agent_id, m.scope_key, m.id, m.kind, m.category, '', to_tsvector({text_search}, indexed_text(m)),
                is_searchable(m.kind, m.state)
-          from memories m where m.agent_id = f.agent_id and m.id = new_id and m.kind not in ('core', 'consolidation');
+          from memories m where m.agent_id = f.agent_id and m.id = new_id and m.kind in ({indexed_kinds});
         insert into sources (agent_id, memory_id, message_id, scope_key)
         select agent_id, new_id, message_id, scope_key from sources where agent_id = f.agent_id and memory_id = f.id;
     end loop;

@@ -38,7 +38,7 @@ create table scopes (
 create table leases (
     agent_id   text not null references agents,
     scope_key  text not null,
-    work       text not null check (work in ('formation', 'retry', 'consolidation', 'refinement', 'maintenance')),
+    work       text not null,
     holder     uuid,
     until      timestamptz not null,
     -- runs on the same work with unusable answers
@@ -85,7 +85,7 @@ create table messages (
     scope_key   text not null,
     -- number within the session, from 1; neighbours differ by one
     place       bigint not null,
-    role        text not null check (role in ('user', 'assistant', 'tool', 'other', 'attachment')),
+    role        text not null,
     author      text not null,
     user_id     text,
     content     text,
@@ -112,8 +112,7 @@ create index messages_attached on messages (agent_id, attached_to) where attache
 create table memories (
     agent_id           text not null references agents,
     id                 uuid not null,
-    kind               text not null check (kind in ('fact', 'reflection', 'consolidation', 'core', 'episode', 'insight',
-                                                     'procedure', 'journal')),
+    kind               text not null,
     scope_key          text not null,
     subject            text not null,
     subject_user_id    text,
@@ -126,9 +125,8 @@ create table memories (
     protected          boolean not null default false,
     private            boolean not null default false,
     tags               text[],
-    provenance         text not null check (provenance in ('asserted', 'inferred', 'consolidated')),
-    state              text not null default 'active'
-                       check (state in ('active', 'absorbed', 'superseded', 'soft_deleted', 'purged')),
+    provenance         text not null,
+    state              text not null default 'active',
     superseded_by      uuid,
     absorbed_at        timestamptz,
     consolidated_into  uuid,
@@ -151,10 +149,10 @@ create table memories (
     -- author who withdrew the memory from other users and is its only reader
     withdrawn_by       text,
     primary key (agent_id, id),
-    constraint memories_said_check check (state <> 'purged' and octet_length(said) <= 8192 or said is null),
-    constraint memories_draft_check check (state <> 'purged' and octet_length(draft) <= 8192 or draft is null),
+    constraint memories_said_check check (state <> 'purged' and octet_length(said) <= {max_content_bytes} or said is null),
+    constraint memories_draft_check check (state <> 'purged' and octet_length(draft) <= {max_content_bytes} or draft is null),
     -- An erased memory keeps its row without content and subject.
-    constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= 8192),
+    constraint memories_content_check check ((content <> '' or state = 'purged') and octet_length(content) <= {max_content_bytes}),
     check (kind <> 'fact' or scope_key not like 'session:%'),
     check ((state = 'superseded') = (superseded_by is not null)),
     check ((state = 'absorbed') = (consolidated_into is not null))
@@ -180,8 +178,7 @@ create table relations (
     agent_id       text not null,
     from_id        uuid not null,
     to_id          uuid not null,
-    relation_type  text not null default 'related_to'
-                   check (relation_type in ('related_to', 'merged_from', 'same_as', 'propagated_from', 'drawn_from')),
+    relation_type  text not null default 'related_to',
     strength       real not null check (strength between 0 and 1),
     scope_key      text not null,
     to_scope_key   text not null,

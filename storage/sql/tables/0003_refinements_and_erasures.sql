@@ -15,7 +15,7 @@ create table refinements (
     tokens_before    integer not null,
     memories_before  integer not null,
     -- the outcome
-    ended            text check (ended in ('completed', 'finished', 'steps', 'tokens', 'time')),
+    ended            text,
     ended_at         timestamptz,
     tokens_after     integer,
     memories_after   integer,

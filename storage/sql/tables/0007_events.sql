@@ -7,7 +7,7 @@ create table events (
     session_id   text,
     node         text not null,
     op           text not null,
-    status       text not null check (status in ('ok', 'error', 'skipped')),
+    status       text not null,
     memory_id    uuid,
     category     text,
     -- cosine similarity of the best result
