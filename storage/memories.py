@@ -12,7 +12,7 @@ from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import ExactDuplicate, SimilarFact, UpdateRequest
-from mnemic.state.kinds import CONTEXT_KINDS, INDEXED_KINDS, Kind, State
+from mnemic.state.kinds import CONTEXT_KINDS, Kind
 from mnemic.state.records import ContextPart, Memory, NewMemory, Relation, ScopeContext, StaleMemory, Supersession
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes

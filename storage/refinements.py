@@ -8,9 +8,9 @@ from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from mnemic.state.history import REFINEMENT_EVENTS
 from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.graphs import Lease
+from mnemic.state.history import REFINEMENT_EVENTS
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings

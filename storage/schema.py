@@ -25,7 +25,9 @@ QUEUE_TABLES: Final = "procrastinate 3.10"
 #: Before and after the functions.
 _DROP, _RIGHTS = "drop.sql", "rights.sql"
 #: A function's name and its body; an expression has none.
-_FUNCTION = re.compile(r"^create function (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", re.DOTALL | re.MULTILINE)
+_FUNCTION = re.compile(
+    r"^create (?:function|procedure) (\w+)\((?:(?!^create ).)*?\$\$(.*?)\$\$", re.DOTALL | re.MULTILINE
+)
 
 OWNER_ROLE = "mnemic_owner"
 SERVICE_ROLE = "mnemic_app"

@@ -89,21 +89,14 @@ def _parts(request: MemoryQuery) -> list[str]:
 
 
 def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:
-    """Return the candidates and their relations; a row of a relation or a passage has only the last three columns."""
-    found: list[tuple[int | None, tuple[Any, ...]]] = []
-    links: dict[UUID, list[tuple[UUID, float]]] = {}
-    passages: dict[UUID, int] = {}
-    for *columns, utc_offset, other, strength, piece in rows:
-        if strength is not None:
-            links.setdefault(columns[0], []).append((other, strength))
-        elif piece is not None:
-            passages[columns[0]] = piece
-        else:
-            found.append((utc_offset, tuple(columns)))
+    """Return the candidates and their relations; the row of a relation has only the last three columns."""
     candidates: list[Candidate] = []
-    for utc_offset, values in found:
-        candidate = Candidate(*values)
-        candidate = candidate._replace(piece=passages.get(candidate.item_id, 0))
+    links: dict[UUID, list[tuple[UUID, float]]] = {}
+    for *columns, utc_offset, item_id, related_id, strength in rows:
+        if item_id is not None:
+            links.setdefault(item_id, []).append((related_id, strength))
+            continue
+        candidate = Candidate(*columns)
         if utc_offset:
             candidate = candidate._replace(dated=at_offset(candidate.dated, utc_offset))
         candidates.append(candidate)

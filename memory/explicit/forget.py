@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from mnemic.state.kinds import RETAINED_STATES
 from mnemic.memory.explicit.caller import Caller, ModelCaller
 from mnemic.memory.runtime.access import PROTECTED, require_visible, visible_memories
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import NotForgottenError
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.kinds import RETAINED_STATES
 from mnemic.state.records import Memory
 from mnemic.storage import history, memories
 from mnemic.storage.transaction import ScopedTransaction

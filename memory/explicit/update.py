@@ -3,13 +3,13 @@
 from typing import Final
 from uuid import UUID
 
-from mnemic.state.kinds import RETAINED_STATES
 from mnemic.memory.runtime.access import PROTECTED, require_visible
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, is_blank
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
 from mnemic.state.formation import UpdateRequest
 from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.kinds import RETAINED_STATES
 from mnemic.state.records import CANDIDATE, Memory
 from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction

@@ -233,7 +233,7 @@ async def test_a_statement_that_widens_leaks_where_no_policy_holds_it(
         ("i.pinned = %(pinned)s", "true"),
         ("i.run_id = %(run_id)s", "i.run_id is not null"),
         ("i.importance between %(importance_min)s and %(importance_max)s", "true"),
-        ("i.dated < %(updated_before)s", "i.dated <= %(updated_before)s + interval '30 days'"),
+        ("i.updated_at < %(updated_before)s", "i.updated_at <= %(updated_before)s + interval '30 days'"),
     ],
 )
 async def test_a_filter_that_is_left_out_is_seen(
