@@ -1,4 +1,4 @@
-"""Messages: observed, pending, settled, then kept as sources or emptied. The caller owns the transaction."""
+"""Messages: observed, pending, formed, then kept as sources or emptied. The caller owns the transaction."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +17,8 @@ from mnemic.state.times import offset_minutes, plausible_times
 from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements, serialization_failure
 
 _SQL = load_statements("inbox")
-#: Messages of one statement, and characters beyond which it takes no further one: to write and send a megabyte takes
-#: the event loop 10 ms.
+#: Maximum number of messages of one statement, and of characters before its last message: to write and send a megabyte
+#: takes the event loop 10 ms.
 _PART, _PART_CHARS = 500, 1_000_000
 #: Fields of `Inbox` that each row of the statement `pending` repeats.
 _INBOX_FIGURES = ("pending", "quarantined", "session_messages", "idle")
@@ -28,19 +28,18 @@ async def observe(tx: ScopedTransaction, session_id: str, messages: Sequence[Mes
     """Store the messages that the session does not have yet.
 
     Raises:
-        ConcurrentChangeError: another person began a session of this id meanwhile; the transaction must not go on.
+        ConcurrentChangeError: if another user began a session of this id meanwhile; the transaction must end.
     """
     user_id = tx.identity.user_id
     people = {user_id, *tx.identity.members, *(message.user_id for message in messages)}
-    entering = {"session_id": session_id, "user_id": user_id, "people": sorted(filter(None, people))}
+    people.discard(None)
+    entering = {"session_id": session_id, "user_id": user_id, "people": sorted(map(str, people))}
     await tx.execute(_SQL["enter_session"], entering)
-    messages = [_as_stored(message, tx) for message in messages]
     accepted = pending = 0
-    for part in _parts(messages):
-        rows = [_row(message) for message in part]
+    for part in _parts([_as_stored(message, tx) for message in messages]):
         values = {
             "session_id": session_id,
-            "messages": json.dumps(rows, default=str),
+            "messages": json.dumps(list(map(_row, part)), default=str),
             "identity": Jsonb(_host_fields(tx.identity)),
             "user_id": user_id,
         }
@@ -48,12 +47,22 @@ async def observe(tx: ScopedTransaction, session_id: str, messages: Sequence[Mes
         if not is_admitted:
             raise serialization_failure()
         accepted += new
-        # of several under one id the first counts
-        contents = {message.id: message.content for message in reversed(part)}
-        for message_id in edited:
-            edit = {"id": message_id, "content": contents[message_id], "submitted_by": tx.identity.actor}
-            await tx.execute(_SQL["edit"], {"session_id": session_id, **edit})
+        await _edit(tx, session_id, part, edited)
     return Observed(accepted=accepted, pending=pending)
+
+
+async def _edit(tx: ScopedTransaction, session_id: str, messages: Sequence[Message], edited: Sequence[UUID]) -> None:
+    """Store the new content of messages that their author has edited."""
+    # the first of several messages with one id counts
+    contents = {message.id: message.content for message in reversed(messages)}
+    for message_id in edited:
+        values = {
+            "session_id": session_id,
+            "id": message_id,
+            "content": contents[message_id],
+            "submitted_by": tx.identity.actor,
+        }
+        await tx.execute(_SQL["edit"], values)
 
 
 def _as_stored(message: Message, tx: ScopedTransaction) -> Message:
@@ -61,9 +70,10 @@ def _as_stored(message: Message, tx: ScopedTransaction) -> Message:
     stored = tx.stored_session_id
     if stored is None or stored == message.session_id:
         return message
-    parent = uuid5(message.attached_to, stored) if message.attached_to else None
-    own_id = attachment_id(parent) if parent else uuid5(message.id, stored)
-    return replace(message, id=own_id, session_id=stored, attached_to=parent)
+    if message.attached_to is None:
+        return replace(message, id=uuid5(message.id, stored), session_id=stored)
+    parent = uuid5(message.attached_to, stored)
+    return replace(message, id=attachment_id(parent), session_id=stored, attached_to=parent)
 
 
 def _row(message: Message) -> dict[str, object]:
@@ -72,12 +82,12 @@ def _row(message: Message) -> dict[str, object]:
 
 
 def _host_fields(identity: Identity) -> dict[str, object]:
-    """Return what a job needs of the identity to form the session; agent and session are keys of the row."""
+    """Return the fields of the identity that a job needs to form the session; agent and session are in the row."""
     return identity.model_dump(include={"user_id", "group_ids", "members", "teaches_agent", "role", "timezone"})
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """One at least, for the answer tells what is pending."""
+    """Yield the messages in parts; at least one part, since its statement returns the pending messages."""
     part: list[Message] = []
     chars = 0
     for message in messages:
@@ -92,81 +102,92 @@ def _parts(messages: Sequence[Message]) -> Iterator[list[Message]]:
 async def read_inbox(
     tx: ScopedTransaction, session_id: str, *, limit: int, quarantined: bool = False, skip: int = 0
 ) -> Inbox:
-    """The oldest pending messages of a session, at most `limit`: of those that were set aside, or of all others.
+    """Return the oldest pending messages of a session.
 
-    Their times are the believed ones; the rows, and what a search finds, keep those that were given.
+    Their times are the plausible ones; the rows and the results of a search keep the times of the host.
 
     Args:
-        skip: so many of them are passed over, and counted from the oldest again beyond the last.
+        tx: of the session.
+        session_id: the session.
+        limit: maximum number of messages.
+        quarantined: return the quarantined messages instead of all others.
+        skip: number of messages to skip; after the last message the count starts again at the oldest one.
     """
     values = {"session_id": session_id, "most": limit, "quarantined": quarantined, "skip": skip}
     rows = await tx.rows(dict, _SQL["pending"], values)
-    figures = [{name: row.pop(name) for name in _INBOX_FIGURES} for row in rows]  # the same in each row
+    figures = {name: rows[0][name] for name in _INBOX_FIGURES}
     rows = [row for row in rows if row["id"]]
-    times = plausible_times((row["said_at"], row.pop("observed_at")) for row in rows)
-    messages = []
+    times = plausible_times((row["said_at"], row["observed_at"]) for row in rows)
+    messages: list[Message] = []
     for row, time in zip(rows, times, strict=True):
-        row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # a time that replaces it is shown at its offset too
+        for name in (*_INBOX_FIGURES, "observed_at"):
+            del row[name]
+        row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # another time keeps the offset too
         messages.append(Message(**row))
-    return Inbox(messages=tuple(messages), **figures[0])
+    return Inbox(messages=tuple(messages), **figures)
 
 
 async def quarantine(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None:
-    """Leaves messages that no usable answer could be had for to a retry; they stay pending."""
+    """Leave messages without a usable answer of the model to a retry; they stay pending."""
     await tx.execute(_SQL["quarantine"], {"ids": sorted(message_ids)})
 
 
 async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
-    """Marks messages as formed by this operation.
+    """Mark messages as formed by this operation.
 
     Args:
+        tx: of the session.
+        op_id: the operation.
         messages: as the run has read them.
-        read_revision: how far the agent's history had come before the run read anything.
+        read_revision: revision of the agent's history before the run read anything.
 
     Raises:
-        ConcurrentChangeError: another run has formed some of them, their speaker has edited one, or a memory that this
-            run may have read was erased meanwhile; the transaction must not go on.
+        ConcurrentChangeError: if another run has formed one of them, its author has edited it, or a memory that this
+            run may have read was erased meanwhile; the transaction must end.
     """
-    read = {message.id: message.content for message in sorted(messages, key=lambda message: message.id)}
-    digests = [sha256(content.encode()).digest() for content in read.values()]
-    values = {"op_id": op_id, "ids": list(read), "digests": digests, "read_revision": read_revision}
-    if len(await tx.tuples(_SQL["settle"], values)) != len(read):
+    ids: list[UUID] = []
+    digests: list[bytes] = []
+    for message_id, content in sorted({message.id: message.content for message in messages}.items()):
+        ids.append(message_id)
+        digests.append(sha256(content.encode()).digest())
+    values = {"op_id": op_id, "ids": ids, "digests": digests, "read_revision": read_revision}
+    if len(await tx.tuples(_SQL["settle"], values)) != len(ids):
         raise ConcurrentChangeError(
             "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"
         )
 
 
 async def schedule_forgetting(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
-    """Lets the words of messages go so long after now, which `forget_due` does."""
+    """Let `forget_due` empty messages after a time from now."""
     await tx.execute(_SQL["schedule_forgetting"], {"ids": sorted(message_ids), "after": after})
 
 
 async def forget_due(tx: ScopedTransaction) -> int:
-    """Takes the words of the agent's messages whose time has come, the oldest of them; of how many."""
-    ((gone,),) = await tx.call_with_head("forget_messages", _PART)
-    return int(gone)
+    """Empty the oldest of the agent's messages whose time has come; return their number."""
+    ((number,),) = await tx.call_with_head("forget_messages", _PART)
+    return int(number)
 
 
 async def list_messages(tx: ScopedTransaction, session_id: str | None, *, limit: int) -> list[Message]:
-    """Return the messages of the visible scope keys that still have their words, newest first."""
+    """Return the messages of the visible scope keys that still have their content, newest first."""
     values = {"session_id": await tx.find_session(session_id), "most": limit}
     return await tx.rows(Message, _SQL["list_messages"], values, for_host=True)
 
 
 async def count_messages(tx: ScopedTransaction, session_id: str | None) -> int:
-    """Return how many messages of the visible scope keys still have their words."""
+    """Return the number of messages of the visible scope keys that still have their content."""
     session_id = await tx.find_session(session_id)
     ((count,),) = await tx.tuples(_SQL["count_messages"], {"session_id": session_id})
     return int(count)
 
 
 async def index_messages(tx: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
-    """Makes kept messages searchable, piece by piece."""
+    """Make kept messages searchable, piece by piece."""
     values = {
         "model": model,
         "ids": [text.item_id for text in texts],
         "pieces": [text.piece for text in texts],
         "texts": [text.text for text in texts],
-        "vectors": half_vectors(text.vector for text in texts),
+        "vectors": half_vectors([text.vector for text in texts]),
     }
     await tx.execute(_SQL["index_messages"], values)

@@ -1,4 +1,4 @@
-"""How far each session has been told of changes, and what there is to tell. The caller owns the transaction."""
+"""Announced changes: how far each session has seen them, and the changes since. The caller owns the transaction."""
 
 import json
 from collections.abc import Collection
@@ -11,7 +11,8 @@ from mnemic.state.query import EXPLICIT_REASONS, MAX_SENTENCE_LENGTH, SIGNS, Cha
 from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("revisions")
-#: Changes that are told at once: the next recalls tell of the others, so that no backlog keeps a turn waiting (2 s).
+#: Maximum number of changes of one call. The next recalls announce the others, so that a backlog does not delay a turn
+#: by 2 s.
 MAX_CHANGES = 1000
 #: Columns of a changed memory in a row of `changes`, before those of its successor.
 _KNOWN: Final = 8
@@ -20,12 +21,13 @@ _KNOWN: Final = 8
 async def read_changes(
     tx: ScopedTransaction, session_id: str | None, *, with_context: bool, since: int | None = None
 ) -> Changes:
-    """What happened to the visible memories since the session was told last; writes nothing.
+    """Return the changes of visible memories that were not announced to the session; write nothing.
 
     Args:
-        session_id: whose cursor counts; a session without one is told of nothing.
-        with_context: whether the memories that are always in context may be read: consolidations, reflections, core.
-        since: after this revision instead, what their agent did on purpose included.
+        tx: sees the memories.
+        session_id: the session; without one, and without `since`, nothing is announced.
+        with_context: whether the reader may read context memories: consolidations, reflections, core.
+        since: return the changes after this revision instead, including those that the agent made by its tools.
     """
     values = {
         "session_id": session_id,
@@ -34,34 +36,34 @@ async def read_changes(
         "explicit": list(EXPLICIT_REASONS) if since is None else [],
         "reader": reader_name(tx.identity),
         "events": list(SIGNS),
-        "longest": MAX_SENTENCE_LENGTH,  # of a text, twice what is shown: white space is folded later
+        "longest": MAX_SENTENCE_LENGTH,  # twice the announced length of a text: white space is folded later
         "most": MAX_CHANGES,
     }
     rows = await tx.tuples(_SQL["changes"], values)
     if not rows:
         return Changes(since=None, revision=0)  # the agent has no memory yet
-    found: list[Change] = []
-    # those that may not be seen, or are gone, have no state
+    changes: list[Change] = []
     known: dict[UUID, Known] = {}
     successors: dict[UUID, Known] = {}
     shown: set[UUID] = set()
     for _, _, revision, event, memory_id, category, *columns, is_shown in rows:
-        memory, successor = columns[:_KNOWN], columns[_KNOWN:]
         if is_shown:
             shown.add(memory_id)
-        state, importance, beginning, successor_id, *origin = memory
         if revision is not None:
-            found.append(Change(revision, event, memory_id, category))
-        if state:
+            changes.append(Change(revision, event, memory_id, category))
+        state, importance, beginning, successor_id, *origin = columns[:_KNOWN]
+        if state:  # a hidden or erased memory has none
             known[memory_id] = Known(state, category, importance, beginning, successor_id, *origin)
+        successor = columns[_KNOWN:]
         if successor[0]:
             successors[successor_id] = Known(*successor)
-    head, seen_revision, *_ = rows[0]
-    revision = found[-1].revision if len(found) == MAX_CHANGES else head
+    revision, seen_revision, *_ = rows[0]
+    if len(changes) == MAX_CHANGES:
+        revision = changes[-1].revision
     return Changes(
         since=seen_revision,
         revision=revision,
-        changes=tuple(found),
+        changes=tuple(changes),
         known={**successors, **known},
         shown=None if session_id is None else frozenset(shown),
     )
@@ -71,7 +73,7 @@ async def advance(tx: ScopedTransaction, session_id: str, revision: int, shown: 
     """Move the session's cursor up to a recall's revision, never backwards, and add the memories that were shown.
 
     Raises:
-        InvalidInputError: the agent's history has not come so far; the transaction must not go on.
+        InvalidInputError: if the agent's history has not reached the revision; the transaction must end.
     """
     values = {
         "session_id": session_id,
@@ -81,9 +83,9 @@ async def advance(tx: ScopedTransaction, session_id: str, revision: int, shown: 
     }
     ((head,),) = await tx.tuples(_SQL["advance"], values)
     if head < revision:
-        raise InvalidInputError("revision: pass on what a recall of this agent has returned; nothing was written")
+        raise InvalidInputError("revision: pass the revision that a recall of this agent returned; nothing was written")
 
 
 def reader_name(identity: Identity) -> str:
-    """Return the reader's name in a session, in which several people may speak and several roles may ask."""
+    """Return the name of a reader of a session, which can have several users and several roles."""
     return json.dumps([identity.role, identity.user_id])

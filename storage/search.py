@@ -1,4 +1,4 @@
-"""The one search statement: candidates with their scores, not yet in order. The caller owns the transaction."""
+"""The search statement: candidates with their scores, not yet in order. The caller owns the transaction."""
 
 from collections.abc import Sequence
 from typing import Any, Final, get_args
@@ -15,7 +15,7 @@ from mnemic.state.times import at_offset
 from mnemic.storage.transaction import ScopedTransaction, array_text, load_statements, with_parts
 
 _SQL = load_statements("search")
-#: Of what candidates are related to, so many of the closest are looked up; two at most come along.
+#: Maximum number of related memories that are read; at most two of them become results.
 _COMPANIONS: Final = 20
 
 
@@ -26,20 +26,39 @@ async def search_candidates(
     vector: Sequence[float] | None,
     categories: Sequence[str],
 ) -> tuple[list[Candidate], Links]:
-    """What may be among the results, within the visible scope keys, and what each candidate is related to.
+    """Return the candidates of a search in the visible scope keys, and the relations of each.
 
     Args:
-        setup: its weights are those of the branches that are searched.
-        request: its question is clean, and its categories are allowed.
-        vector: of the question, by the setup's model; None: the search goes by text alone.
-        categories: the only ones that are searched.
+        tx: sees the scope keys.
+        setup: has the weights of the branches that are searched.
+        request: has a clean question and allowed categories.
+        vector: of the question, by the setup's model; None: search by text alone.
+        categories: the only categories that are searched.
     """
-    question = "" if request.search_type == "semantic" else straight_quotes(request.query)
-    scopes = get_args(Scope) if request.scopes is None else request.scopes
-    wanted = tuple(key for key in tx.scope_keys if split_scope_key(key)[0] in scopes)
-    on_request = (kind for category, kind in KINDS_ON_REQUEST.items() if category in (request.categories or ()))
-    filters, candidates = request.filters.model_dump(), setup.settings.search_candidates
-    values = {
+    statement = with_parts(_SQL["search"], *_parts(request))
+    values = _values(tx, setup, request, vector, categories)
+    candidates, links = _with_links(await tx.tuples(statement, values))
+    return [_of_host(tx, candidate) for candidate in candidates], links
+
+
+def _values(
+    tx: ScopedTransaction,
+    setup: SearchSetup,
+    request: MemoryQuery,
+    vector: Sequence[float] | None,
+    categories: Sequence[str],
+) -> dict[str, Any]:
+    """Return the values of the search statement."""
+    question = ""
+    if request.search_type != "semantic":
+        question = straight_quotes(request.query)
+    filters = request.filters.model_dump()
+    max_candidates = setup.settings.search_candidates
+    max_facts = request.top_k + 5
+    if setup.settings.fusion == "rrf":  # a rank depends on all candidates
+        max_facts = max_candidates
+    limited = [category for category, length in setup.rag_lengths.items() if length < request.top_k]
+    return {
         **filters,
         "of_agent": filters["agent_id"],
         "agent_id": tx.identity.agent_id,
@@ -50,25 +69,42 @@ async def search_candidates(
         "phrases": quoted_phrases(question),
         "vector": None if vector is None else HalfVector(list(vector)),
         "model": setup.model,
-        "scope_keys": array_text(tuple(map(tx.stored_key, wanted))),
-        "kinds": array_text((*SEARCHED_KINDS, "message", *on_request)),
+        "scope_keys": array_text(_searched_keys(tx, request)),
+        "kinds": array_text(_searched_kinds(request)),
         "categories": array_text(tuple(categories)),
         "w_text": float(setup.weights.text),
         "w_meaning": float(setup.weights.meaning),
-        "candidates": candidates,
-        # with the best 100 alone of messages, ten results lose 1.7 points of recall@5
-        "most": 2 * candidates,
-        # ranks mean something among all candidates alone
-        "most_facts": 2 * (candidates if setup.settings.fusion == "rrf" else request.top_k + 5),
-        "short": array_text(tuple(name for name, most in setup.rag_lengths.items() if most < request.top_k)),
+        "candidates": max_candidates,
+        # with only the best 100 messages, ten results lose 1.7 points of recall@5
+        "most": 2 * max_candidates,
+        "most_facts": 2 * max_facts,
+        "short": array_text(tuple(limited)),
         "companions": _COMPANIONS,
     }
-    found, links = _with_links(await tx.tuples(with_parts(_SQL["search"], *_parts(request)), values))
-    return [_of_host(tx, candidate) for candidate in found], links
+
+
+def _searched_keys(tx: ScopedTransaction, request: MemoryQuery) -> tuple[str, ...]:
+    """Return the visible scope keys of the request's scopes, as they are stored."""
+    scopes = get_args(Scope) if request.scopes is None else request.scopes
+    keys: list[str] = []
+    for key in tx.scope_keys:
+        scope, *_ = split_scope_key(key)
+        if scope in scopes:
+            keys.append(tx.stored_key(key))
+    return tuple(keys)
+
+
+def _searched_kinds(request: MemoryQuery) -> tuple[str, ...]:
+    """Return the kinds that every search includes, and those whose category is requested."""
+    kinds: list[str] = [*SEARCHED_KINDS, "message"]
+    for category, kind in KINDS_ON_REQUEST.items():
+        if category in (request.categories or ()):
+            kinds.append(kind)
+    return tuple(kinds)
 
 
 def _of_host(tx: ScopedTransaction, candidate: Candidate) -> Candidate:
-    """Return the candidate with session and scope key as the host knows them."""
+    """Return the candidate with the host's session id and scope key."""
     if "~" not in f"{candidate.session_id}{candidate.scope_key}":
         return candidate
     session_id = candidate.session_id and tx.host_session(candidate.session_id)
@@ -76,16 +112,20 @@ def _of_host(tx: ScopedTransaction, candidate: Candidate) -> Candidate:
 
 
 async def other_models(tx: ScopedTransaction, model: str) -> dict[str, int]:
-    """Vectors of the visible scope keys that other embedders than this one made, by their names, the most first."""
+    """Return the number of visible vectors by embedder, of all embedders but this one, the largest number first."""
     keys = array_text(tuple(map(tx.stored_key, tx.scope_keys)))
     values = {"agent_id": tx.identity.agent_id, "scope_keys": keys, "model": model}
     return dict(await tx.tuples(_SQL["other_models"], values))
 
 
 def _parts(request: MemoryQuery) -> list[str]:
-    """The parts of the statement that a request needs, beside what every one needs."""
-    filtered = any(value is not None for _, value in request.filters)
-    return ["filtered"] * filtered + ["bounded"] * (request.threshold is not None)
+    """Return the optional parts of the statement that a request needs."""
+    parts: list[str] = []
+    if any(value is not None for _, value in request.filters):
+        parts.append("filtered")
+    if request.threshold is not None:
+        parts.append("bounded")
+    return parts
 
 
 def _with_links(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Candidate], Links]:

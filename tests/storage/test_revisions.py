@@ -196,7 +196,7 @@ async def test_a_revision_that_was_never_reached_is_refused_and_nothing_moves(
     db: Database, superuser: psycopg.Connection, revision: int
 ) -> None:
     await remember(db, ANA, memory("Ana keeps bees."), memory("Ana rows."))
-    with pytest.raises(InvalidInputError, match="revision: pass on what a recall of this agent has returned"):
+    with pytest.raises(InvalidInputError, match="revision: pass the revision that a recall of this agent returned"):
         await advance(db, revision)
 
     assert cursor(superuser) == []
