@@ -1,4 +1,4 @@
-"""The formation graph: from a session's pending messages to memories, and to the consolidations that became due."""
+"""The formation graph: from a session's pending messages to memories, and to the consolidations that become due."""
 
 from functools import partial
 
@@ -11,17 +11,21 @@ from mnemic.memory.runtime.events import Outcome, Tracked
 from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
-from mnemic.nodes.formation.gate import gate
-from mnemic.nodes.formation.model_steps import (
+from mnemic.nodes.formation import (
+    consolidate,
     decide,
     extract_facts,
     extract_observations,
     extract_reflections,
     find_similar,
+    gate,
+    save,
 )
-from mnemic.nodes.formation.save import consolidate, save
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
 from mnemic.state.identity import Identity
+
+#: Nodes that work under the lease of the run.
+_LEASED = (extract_facts, find_similar, decide, extract_reflections, extract_observations, save)
 
 
 def build_formation(
@@ -31,41 +35,27 @@ def build_formation(
 
     Args:
         provide: opens the resources of the nodes.
-        consolidation: runs for each scope key that became due; made for the same resources.
+        consolidation: graph that runs for each due scope key, made for the same resources.
     """
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
     builder.add_node("gate", with_resources(provide, tracked(gate, Tracked("formation", "gate", _read_gate))))
-    for node in (extract_facts, find_similar, decide, extract_reflections, extract_observations, save):
+    for node in _LEASED:
         names = Tracked("formation", node.__name__)
         builder.add_node(node.__name__, with_lease(provide, tracked(node, names)))
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
-    # new facts are compared with stored ones; a decision is needed only if one of them may change
-    reflect = "extract_reflections"
-    builder.add_conditional_edges(
-        "extract_facts", lambda state: "find_similar" if state["facts"] else reflect, ["find_similar", reflect]
-    )
-    builder.add_conditional_edges(
-        "find_similar", lambda state: "decide" if state["candidates"] else reflect, ["decide", reflect]
-    )
+    builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])
+    builder.add_conditional_edges("find_similar", _after_similar, ["decide", "extract_reflections"])
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
     builder.add_edge("extract_observations", "save")
-    # one consolidation per due scope key, side by side
-    builder.add_conditional_edges(
-        "save",
-        lambda state: [Send("consolidate", {"scope_key": key}) for key in state["due"]] or END,
-        ["consolidate", END],
-    )
+    builder.add_conditional_edges("save", _after_save, ["consolidate", END])
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return trace_without_contents(formation, provide)
-
-
-# Routes read untracked channels: on a server's thread other channels still hold values of the last run.
 
 
 def _read_gate(update: FormationState, outcome: Outcome) -> None:
@@ -73,11 +63,39 @@ def _read_gate(update: FormationState, outcome: Outcome) -> None:
         outcome.status = "skipped"
 
 
+# The routes read the untracked run: on a server's thread tracked channels hold values of the last run.
+
+
 def _after_gate(state: FormationState) -> str:
-    """Return the next node: extraction in one call or per turn, or the end."""
-    if not state["reason"]:
+    """Return extraction in one call or in turn, or the end if no formation is due."""
+    run = state["run"]
+    if not run.reason:
         return END
-    return "extract_observations" if state["extraction"] == "single" else "extract_facts"
+    if run.extraction == "single":
+        return "extract_observations"
+    return "extract_facts"
+
+
+def _after_facts(state: FormationState) -> str:
+    """Return the comparison with stored facts, if there is a new fact."""
+    if state["run"].facts:
+        return "find_similar"
+    return "extract_reflections"
+
+
+def _after_similar(state: FormationState) -> str:
+    """Return the decision, if a new fact may change a stored one."""
+    if state["run"].candidates:
+        return "decide"
+    return "extract_reflections"
+
+
+def _after_save(state: FormationState) -> str | list[Send]:
+    """Return one consolidation for each due scope key, in parallel, or the end."""
+    due = state["run"].due
+    if not due:
+        return END
+    return [Send("consolidate", {"scope_key": key}) for key in due]
 
 
 graph = build_formation(from_environment, consolidation_graph)

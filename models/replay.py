@@ -19,7 +19,8 @@ from mnemic.prompts.background.insights import INSIGHTS
 from mnemic.prompts.background.judge_pairs import JUDGE_PAIRS
 from mnemic.prompts.background.propagate import PROPAGATE
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION
-from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, KNOWN_LINE
+from mnemic.prompts.formation.decide import DECIDE, KNOWN_LINE
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.prompts.loader import Step
 from mnemic.state.errors import ConfigurationError, MnemicError, ModelError
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mnemic.models.answers import Bound, StepResult, ask, is_unreasonable
 from mnemic.models.chat import ChatModels, offline
 from mnemic.models.reading import Record, candidates, read_record, without_thoughts
-from mnemic.prompts.extraction import ExtractionInput, offering
+from mnemic.prompts.formation.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step, StepOutput
 from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError

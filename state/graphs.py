@@ -8,7 +8,7 @@ LangGraph itself stores the input of a graph if a checkpointer is in force. So h
 through `Mnemic`'s methods), and servers keep questions, not memories.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 from uuid import UUID
@@ -91,13 +91,6 @@ class FormationInput(TypedDict, total=False):
     retry: Annotated[bool, UntrackedValue]
 
 
-def add_counts(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-    """Add figures by name; an empty dict resets them, since a server's thread keeps the last run's."""
-    if not new:
-        return {}
-    return {name: old.get(name, 0) + new.get(name, 0) for name in {**old, **new}}
-
-
 def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult]) -> list[ConsolidationResult]:
     """Join the results of parallel runs, in the order of scope keys; an empty list resets them."""
     if not new:
@@ -124,50 +117,80 @@ class FormationOutput(TypedDict, total=False):
     #: New facts that were already stored.
     repeated: int
     #: Texts that passed the validator at once, were trimmed, were refused.
-    checks: Annotated[dict[str, int], add_counts]
+    checks: dict[str, int]
     #: Refused drafts by reason; `unrelated` counts stored facts that a decision named without being offered them.
-    refused: Annotated[dict[str, int], add_counts]
+    refused: dict[str, int]
     #: Formed messages that no memory and no statement of the model covers; their words are kept.
     uncovered_messages: int
     #: Usage of the formation's own steps, without its consolidations.
-    spent: Annotated[list[StepUsage], join_spent]
+    spent: list[StepUsage]
     consolidations: Annotated[list[ConsolidationResult], join_results]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormationRun:
+    """One run of a formation, from its messages to the stored memories. Each step returns a copy with its results."""
+
+    #: The run's lease on the session.
+    lease: Lease
+    #: Revision of the agent's history before the first read.
+    read_revision: int
+    #: Settings that the agent overrides.
+    overrides: dict[str, Any]
+    extraction: Extraction
+    #: Reason of the run; None if nothing was due, or if it has to wait.
+    reason: FormationReason | None = None
+    #: Reason to wait; None without one.
+    waits: Waits | None = None
+    batch: Sequence[Message] = ()
+    #: Messages of the session that wait behind the batch.
+    pending: int = 0
+    #: Messages among them without a usable answer of the model.
+    quarantined: int = 0
+    #: Guidance of the agent and its scopes for the extractor.
+    guidance: str = ""
+    #: Display names of scope keys from the host.
+    names: Mapping[str, str] = field(default_factory=dict)
+    #: Maximum number of facts, or observations, of the run.
+    max_facts: int = 0
+    #: Maximum number of memories of a turn, which count for its user's day; None if the run is not of a turn.
+    max_writes: int | None = None
+
+    #: Facts to store, and their vectors by id; None for a fact that has to wait for its vector.
+    facts: Sequence[NewMemory] = ()
+    vectors: Mapping[UUID, Sequence[float] | None] = field(default_factory=dict)
+    #: Name of the embedder that made the vectors; None before there are any.
+    embedder: str | None = None
+    #: Whether a fact of the batch is private.
+    has_private: bool = False
+    #: Stored facts that a new fact may change, by the id of the new one; each pair needs a decision.
+    candidates: Mapping[UUID, Sequence[SimilarFact]] = field(default_factory=dict)
+    supersessions: Sequence[Supersession] = ()
+    duplicates: Sequence[DuplicateDraft] = ()
+    #: Reflections and the episode.
+    reflections: Sequence[NewMemory] = ()
+    coverage: Coverage = field(default_factory=Coverage)
+
+    #: Texts that passed the validator at once, were trimmed, were refused.
+    checks: Mapping[str, int] = field(default_factory=dict)
+    #: Refused drafts by reason.
+    refused: Mapping[str, int] = field(default_factory=dict)
+    #: New facts that were already stored.
+    repeated: int = 0
+    spent: Sequence[StepUsage] = ()
+    #: Stored memories by kind.
+    stored: Mapping[str, int] = field(default_factory=dict)
+    superseded: int = 0
+    uncovered_messages: int = 0
+    #: Scope keys with a due consolidation.
+    due: Sequence[str] = ()
 
 
 class FormationState(FormationInput, FormationOutput, total=False):
     """Formation's channels."""
 
-    #: The run's lease on the session.
     lease: Annotated[Lease, UntrackedValue]
-    #: Revision of the agent's history before the first read.
-    read_revision: int
-    #: Settings that the agent overrides, with the guidance of its scopes for the extractor.
-    overrides: dict[str, Any]
-    guidance: Text
-    #: Display names of scope keys from the host.
-    names: Annotated[dict[str, str], UntrackedValue]
-    batch: Annotated[list[Message], UntrackedValue]
-    extraction: Annotated[Extraction, UntrackedValue]
-    #: Maximum number of facts, or observations, of the run.
-    max_facts: Annotated[int, UntrackedValue]
-    #: Maximum number of memories of a turn, which count for its user's day; None if the run is not of a turn.
-    max_writes: Annotated[int | None, UntrackedValue]
-    #: Facts to store, and their vectors by id; None for a fact that has to wait for its vector.
-    facts: Annotated[list[NewMemory], UntrackedValue]
-    vectors: Annotated[dict[UUID, list[float] | None], UntrackedValue]
-    #: Name of the embedder that made them.
-    embedder: Annotated[str, UntrackedValue]
-    #: Whether a message of the batch is private.
-    private: Annotated[bool, UntrackedValue]
-    #: Stored facts that a new fact may change, by the id of the new one; each pair needs a decision.
-    candidates: Annotated[dict[UUID, list[SimilarFact]], UntrackedValue]
-    closing: Annotated[list[Supersession], UntrackedValue]
-    repeats: Annotated[list[DuplicateDraft], UntrackedValue]
-    #: Reflections and the episode.
-    reflections: Annotated[list[NewMemory], UntrackedValue]
-    account: Annotated[Coverage, UntrackedValue]
-    #: Scope keys with a due consolidation.
-    due: list[str]
+    run: Annotated[FormationRun, UntrackedValue]
 
 
 class ConsolidationInput(TypedDict, total=False):

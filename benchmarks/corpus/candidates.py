@@ -10,17 +10,14 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from langgraph.runtime import Runtime
-
 from benchmarks.corpus.forming import GROUP, sessions
 from benchmarks.corpus.matching import Expected, expectations
-from mnemic.memory.formation.candidates import shown_to_decide
+from mnemic.memory.formation.candidates import decide_input, find_similar
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
-from mnemic.nodes.formation.model_steps import find_similar
-from mnemic.state.graphs import FormationState
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.graphs import FormationRun, Lease
+from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.records import Message, NewMemory
 from mnemic.storage import memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -88,16 +85,19 @@ async def _shown(
         session_id=session,
     )
     await store(resources, who, list(known.values()))
-    given: FormationState = {"facts": [*new.values()], "batch": batch, "names": {}, "overrides": {}}
-    update = await find_similar(given, resources, Runtime(context=who))
-    near = update["candidates"]
+    lease = Lease("formation", scope_key("session", session), uuid4())
+    run = FormationRun(
+        lease=lease, read_revision=0, overrides={}, extraction="sequential", batch=batch, facts=[*new.values()]
+    )
+    run = await find_similar(resources, who, run)
+    near = run.candidates
     ids = {fact_id: {old.id for old in near.get(memory.id, ())} for fact_id, memory in new.items()}
     return Shown(
         changed=changed,
         seen=[(old, after) for old, after in changed if known[old.id].id in ids[after.id]],
         facts=len(new),
         candidates=sum(map(len, near.values())),
-        tokens=count_tokens(shown_to_decide(update["facts"], near, {}).variables()["facts"]),
+        tokens=count_tokens(decide_input(run.facts, near, {}).variables()["facts"]),
     )
 
 

@@ -13,7 +13,8 @@ import yaml
 
 from mnemic.models.offline import steps as offline
 from mnemic.prompts.conversation import Line, People
-from mnemic.prompts.extraction import DecideInput, ExtractionInput, ShownFact
+from mnemic.prompts.formation.decide import DecideInput, ShownFact
+from mnemic.prompts.formation.extraction import ExtractionInput
 
 _FILE = Path(__file__).parents[2] / "tests" / "models" / "everyday.yaml"
 _BEGAN = datetime(2026, 3, 4, 9, tzinfo=UTC)

@@ -11,7 +11,7 @@ from benchmarks.corpus.matching import expectations, matches, says
 from benchmarks.corpus.report import Report
 from mnemic.models.loopback import Request
 from mnemic.models.replay import Exchange
-from mnemic.prompts.extraction import DECIDE
+from mnemic.prompts.formation.decide import DECIDE
 from mnemic.service.cli.talks import Talks
 from mnemic.state.identity import split_scope_key
 from mnemic.state.records import Memory

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mnemic.models.loopback import Request
 from mnemic.models.replay import Exchange
-from mnemic.prompts.extraction import DECIDE
+from mnemic.prompts.formation.decide import DECIDE
 
 _SCOPES: Final = ("user", "group", "agent")
 _EVENTS: Final = ("ADD", "ADD", "UPDATE", "DELETE", "NONE")

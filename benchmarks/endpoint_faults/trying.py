@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from benchmarks.endpoint_faults.faults import CANARY, FAULTS, Fault
 from benchmarks.endpoint_faults.server import FaultyEndpoint
-from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput, FactDraft
+from mnemic.prompts.formation.extraction import ExtractFactsOutput, ExtractReflectionsOutput, FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError
 from mnemic.state.identity import Identity

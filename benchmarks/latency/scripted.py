@@ -13,13 +13,8 @@ from pydantic import BaseModel
 
 from benchmarks.latency.facts import COMMON, TURNS
 from mnemic.models.chat import ChatModels
-from mnemic.prompts.extraction import (
-    DecideOutput,
-    Decision,
-    ExtractFactsOutput,
-    ExtractReflectionsOutput,
-    FactDraft,
-)
+from mnemic.prompts.formation.decide import DecideOutput, Decision
+from mnemic.prompts.formation.extraction import ExtractFactsOutput, ExtractReflectionsOutput, FactDraft
 from mnemic.state.model_settings import Tier
 from mnemic.state.settings import Settings
 

@@ -1,10 +1,10 @@
-"""Turns the drafts that a step answered into memories: checked, placed, and nothing that is known already. Pure.
+"""Memories from the drafts of one answer of a model: checked, with their scope keys, and without duplicates. Pure.
 
-A model's word on a wide scope counts only through the rules of `policy.formation.sharing` and `policy.formation.proof`.
+A requested scope wider than the user's counts only through the rules of `memory.text.sharing` and `memory.text.proof`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -13,10 +13,9 @@ from uuid import UUID
 from mnemic.memory.formation.grounding import (
     Attachments,
     has_unknown_number,
-    is_taken_up,
+    is_confirmed,
     joined_digits,
 )
-from mnemic.memory.formation.selection import crowded_out
 from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.new_memories import new_memory
@@ -27,7 +26,7 @@ from mnemic.memory.text.shape import clean_text, clip_text
 from mnemic.memory.text.sharing import Draft
 from mnemic.memory.text.words import folded_words
 from mnemic.memory.text.writing import Verdict, check_text
-from mnemic.prompts.extraction import (
+from mnemic.prompts.formation.extraction import (
     ExtractFactsOutput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,
@@ -38,71 +37,92 @@ from mnemic.prompts.extraction import (
 from mnemic.prompts.loader import Prompt
 from mnemic.prompts.repair import NOTHING, ValidationIssue, refusal_summary, unusable_drafts
 from mnemic.state.formation import Coverage, DuplicateDraft
-from mnemic.state.graphs import FormationState, StepUsage
+from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Scope, scope_key
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, Message, NewMemory, attachment_id
 
-#: Categories of a fact that cites the assistant or a tool alone: a booking counts once it is made. All others need a
-#: user's own message.
+#: Categories of facts that may cite the assistant or a tool alone, such as a booking. Facts of other categories cite a
+#: user's message.
 _OPEN_TO_OTHERS: Final = frozenset({"event", "knowledge", "projects"})
 MAX_SUBJECT_CHARS: Final = 100
-#: As many words of the instructions in a row nobody writes by chance.
+#: Words in a row that a draft and the instructions do not share by chance.
 _COPIED_WORDS: Final = 5
-#: An observation says what a fact and a reflection would say together.
+#: An observation stands for a fact and a reflection.
 MAX_OBSERVATION_WORDS: Final = 50
 #: Refusal of a draft whose content comes from an attachment.
 _FROM_ATTACHMENT: Final = "from_attachment"
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
 
 
-@dataclass
-class MemoryBuilder:
-    """The memories of one answer, and what became of its drafts."""
+@dataclass(frozen=True, kw_only=True)
+class BuilderContext:
+    """Values that all answers of one step share."""
 
     resolver: ScopeResolver
     categories: Categories
-    #: What the model was told.
     prompt: Prompt
-    #: What stands in context, or is about to be stored as a fact; no reflection says it again.
-    known: list[Memory | NewMemory]
-    #: Whether the model says that the other messages hold nothing.
-    nothing_else: bool
-    #: Whether anything was said in confidence.
-    private: bool
-    #: Everything that the model was shown.
+    #: Messages as the model read them.
     shown: str
-    #: What the answer took.
-    spent: list[StepUsage] = field(default_factory=list)
+    #: Memories that are in context, and facts of this run; no reflection repeats them.
+    existing: Sequence[Memory | NewMemory]
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Messages that a draft cites, and the owner whose memory it becomes without sharing."""
+
+    sources: Sequence[Message]
+    owner: str | None
+    #: Scope key of the owner; None if the draft needs an owner and has none.
+    scope_key: str | None
+
+
+@dataclass
+class MemoryBuilder:
+    """Memories of one answer, with figures about its drafts."""
+
+    context: BuilderContext
+    #: Whether the model declares that the other messages hold nothing.
+    nothing_else: bool
+    #: Whether a fact of the batch is private.
+    has_private: bool
     memories: dict[tuple[str, str], NewMemory] = field(default_factory=dict)
-    #: What was dropped because it is known.
-    repeats: list[DuplicateDraft] = field(default_factory=list)
+    duplicates: list[DuplicateDraft] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=lambda: Counter(first_pass=0, trimmed=0, refused=0))
-    #: Drafts that were refused, by what was wrong with them.
+    #: Refused drafts by reason.
     refused: Counter[str] = field(default_factory=Counter)
+    #: Memories in context, and the reflections of this answer so far.
+    _existing: list[Memory | NewMemory] = field(init=False)
     #: Typed sentences that private drafts rest on.
     _confidential: set[str] = field(default_factory=set)
     _cited: set[UUID] = field(default_factory=set)
     _open: set[UUID] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Take up the sentences of private facts that were formed from the same messages."""
-        by_id = {message.id: message for message in self.resolver.batch}
-        for memory in self.known:
+        """Collect the sentences of private facts that were formed from the same messages."""
+        self._existing = list(self.context.existing)
+        by_id = {message.id: message for message in self._batch}
+        for memory in self._existing:
             if isinstance(memory, NewMemory) and memory.private:
                 sources = [by_id[place] for place in memory.source_message_ids if place in by_id]
                 self._confidential |= confidential_spans(memory.content, typed_messages(sources))
 
+    @property
+    def _batch(self) -> Sequence[Message]:
+        return self.context.resolver.batch
+
     def add_facts(self, output: ExtractFactsOutput) -> None:
-        """Facts, each its owner's, or of a wider scope."""
-        self.private = self.private or any(draft.private for draft in output.facts)
+        """Add the facts of an answer."""
+        self.has_private = self.has_private or any(draft.private for draft in output.facts)
         self._note_confidential(output.facts)
         for draft in output.facts:
-            if fact := self._made(draft, draft.scope):
-                self._keep(fact)
+            fact = self._fact(draft)
+            if fact:
+                self._add(fact)
 
     def add_reflections(self, output: ExtractReflectionsOutput) -> None:
-        """The widest scope first: a lower one holds only what no higher one says. Then the episode."""
+        """Add reflections of an answer, the widest scope first so that no narrower one repeats it. Add the episode."""
         for scope in _WIDEST_FIRST:
             self._note_confidential(getattr(output, scope))
         for scope in _WIDEST_FIRST:
@@ -112,167 +132,220 @@ class MemoryBuilder:
             self._add_episode(output.episode)
 
     def add_observations(self, output: ExtractObservationsOutput) -> None:
-        """Reflections of a single call; they stand for facts, too, and may be longer. The widest scope first."""
+        """Add the observations of an answer as reflections, the widest scope first."""
         self._note_confidential(output.observations)
         for draft in sorted(output.observations, key=lambda draft: _WIDEST_FIRST.index(draft.scope)):
             self._add_reflection(draft.scope, draft)
 
     def refuse_unreadable(self, count: int) -> None:
-        """Count drafts that could not be read; the messages they rest on are unknown, so that none is without facts."""
+        """Count drafts that could not be read; any message may be among their sources."""
         if count:
             self.checks["refused"] += count
             self.refused["unreadable"] += count
             self.nothing_else = False
 
-    def flaw(self) -> ValidationIssue | None:
+    def issue(self) -> ValidationIssue | None:
         """Return why the answer needs a repair: a draft without a source, most drafts refused, or an empty answer."""
         drafts = self.checks.total()
         if not drafts and not self.nothing_else:
             return NOTHING
-        # a model that draws from an attachment as well gives a useful answer
+        # drafts from an attachment do not make the other drafts of an answer useless
         attached = self.refused[_FROM_ATTACHMENT]
         if not self.refused["no_source"] and 2 * (self.refused.total() - attached) <= drafts - attached:
             return None
         kind = f"{self.refused.total()} of {drafts} drafts cannot be used ({refusal_summary(self.refused)})"
-        advice = unusable_drafts(self.refused, drafts, len(self.resolver.batch))
+        advice = unusable_drafts(self.refused, drafts, len(self._batch))
         return ValidationIssue(kind, advice, is_partial=self.refused.total() < drafts)
 
-    def update(self, state: FormationState, kept: Sequence[NewMemory]) -> FormationState:
-        """What the channels tell of the drafts, of which these are kept: what they account for, with those before.
+    def add_to(self, run: FormationRun, retained: Sequence[NewMemory]) -> FormationRun:
+        """Return the run with the figures and the coverage of this answer.
 
-        A message that a refused draft rests on holds something, whatever the model says of the rest. Drafts beyond the
-        limit of a run are counted with the refused ones. No refusals are left out, for an empty count begins anew.
+        Args:
+            run: the run so far.
+            retained: the memories that the run goes on with; the others count as refused, being over the limit.
         """
-        refused = self.refused + Counter(over_limit=len(self.memories) - len(kept))
-        before = state["account"]
-        account = Coverage(
+        refused = self.refused + Counter(over_limit=len(self.memories) - len(retained))
+        before = run.coverage
+        coverage = Coverage(
             cited=before.cited | self._cited,
             open=before.open | self._open,
             nothing_else=self.nothing_else and before.nothing_else is not False,
         )
-        update: FormationState = {
-            "checks": dict(self.checks),
-            "repeats": [*state["repeats"], *self.repeats],
-            "account": crowded_out(account, self.memories.values(), kept),
-            **({"spent": self.spent} if self.spent else {}),
-        }
-        return {**update, "refused": dict(refused)} if refused else update
+        return replace(
+            run,
+            checks=added_counts(run.checks, self.checks),
+            refused=added_counts(run.refused, refused),
+            duplicates=[*run.duplicates, *self.duplicates],
+            coverage=without_dropped(coverage, self.memories.values(), retained),
+        )
+
+    def _fact(self, draft: FactDraft) -> NewMemory | None:
+        """Return the fact of a draft in its permitted scope, or None if the draft is refused."""
+        origin = self._origin(draft, draft.scope)
+        verdict = check_text(draft.content, kind="fact", max_words=None)
+        problem = self._problem(draft.content, origin, is_open=draft.category in _OPEN_TO_OTHERS)
+        text = self._take(verdict, origin.sources, problem)
+        if text is None:
+            return None
+        subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
+        fact = self._placed(draft, text, draft.scope, origin, subject)
+        fact = replace(fact, provenance=draft.provenance)
+        if fact.scope_key == origin.scope_key:
+            return replace(fact, subject_user_id=origin.owner)
+        return replace(fact, subject_user_id=self._user_named(subject))
+
+    def _reflection(self, draft: ReflectionDraft, scope: Scope) -> NewMemory | None:
+        """Return the reflection of a draft in its permitted scope, or None if the draft is refused."""
+        origin = self._origin(draft, scope)
+        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
+        verdict = check_text(draft.content, kind="reflection", max_words=max_words)
+        problem = self._problem(draft.content, origin, is_open=scope == "session")
+        text = self._take(verdict, origin.sources, problem)
+        if text is None:
+            return None
+        return self._placed(draft, text, scope, origin)
+
+    def _origin(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> _Origin:
+        sources = self._sources(draft)
+        if scope == "session":
+            return _Origin(sources, None, self._session_key)
+        owner = self.context.resolver.identity.user_id
+        for message in sources:
+            if message.user_id:
+                owner = message.user_id
+                break
+        if owner:
+            return _Origin(sources, owner, scope_key("user", owner))
+        if isinstance(draft, FactDraft) or scope == "user":
+            return _Origin(sources, None, None)
+        return _Origin(sources, None, self._session_key)
+
+    @property
+    def _session_key(self) -> str:
+        return scope_key("session", session_of(self.context.resolver.identity))
+
+    def _placed(
+        self, draft: FactDraft | ReflectionDraft, text: str, scope: Scope, origin: _Origin, subject: str = ""
+    ) -> NewMemory:
+        """Return the memory of a draft with its permitted scope key and its author.
+
+        Args:
+            draft: the draft.
+            text: its checked text.
+            scope: requested scope.
+            origin: messages and owner of the draft.
+            subject: subject of a fact; a reflection has its owner as its subject.
+        """
+        wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
+        proof = self._proof(wanted, origin)
+        said = proof.said if proof else None
+        place = self.context.resolver.resolve(wanted, origin.sources, said, fallback=origin.scope_key or "")
+        author = origin.owner
+        if proof and place.scope_key != origin.scope_key:
+            author = proof.author
+        kind: Kind = "fact" if isinstance(draft, FactDraft) else "reflection"
+        return replace(
+            self._memory(kind, place.scope_key, text, origin.sources, subject),
+            category=self.context.categories.stored_as(draft.category),
+            importance=min(5, max(1, draft.importance)),
+            private=draft.private,
+            tags=place.tags,
+            actor_id=author,
+            said=said,
+        )
+
+    def _proof(self, draft: Draft, origin: _Origin) -> Proof | None:
+        """Return the typed sentence of a draft; a draft of user scope rests on the user's own words alone."""
+        resolver, sources = self.context.resolver, origin.sources
+        if not resolver.identity.group_ids and draft.scope != "agent":
+            return None
+        if draft.scope == "user":
+            sources = [message for message in sources if message.user_id == origin.owner]
+        return resolver.prove(draft, sources, self._confidential)
 
     def _add_reflection(self, scope: Scope, draft: ReflectionDraft) -> None:
-        memory = self._made(draft, scope)
+        memory = self._reflection(draft, scope)
         if memory is None:
             return
         wording = memory.content.casefold().rstrip(".")
-        known = [text for text in self.known if wording in text.content.casefold()]
-        self.repeats += [
-            DuplicateDraft(new=memory, known_id=text.id, scope_key=text.scope_key, is_stored=isinstance(text, Memory))
-            for text in known
-        ]
-        if not known:
-            self.known.append(memory)
-            self._keep(memory)
+        repeated = [existing for existing in self._existing if wording in existing.content.casefold()]
+        for existing in repeated:
+            is_stored = isinstance(existing, Memory)
+            self.duplicates.append(
+                DuplicateDraft(new=memory, known_id=existing.id, scope_key=existing.scope_key, is_stored=is_stored)
+            )
+        if not repeated:
+            self._existing.append(memory)
+            self._add(memory)
 
     def _add_episode(self, text: str) -> None:
-        """Keep at most one; of several people it is the session's, for no typed sentence proves a summary."""
-        batch = self.resolver.batch
-        said = [message.content for message in batch if message.role != "attachment"]
-        problem = _FROM_ATTACHMENT if Attachments.of(batch, said).supply(text, ()) else None
+        """Add the episode; if several people speak, it is the session's, since no typed sentence proves a summary."""
+        written = [message.content for message in self._batch if message.role != "attachment"]
+        problem = None
+        if Attachments.of(self._batch, written).supply(text, ()):
+            problem = _FROM_ATTACHMENT
         content = self._take(check_text(text, kind="episode"), (), problem)
         if content is None:
             return
-        who = speakers(batch)
-        key = self._own_key(who[0] if len(who) == 1 else None)
-        self._keep(self._memory("episode", key, content, batch[-1:]))
+        users = speakers(self._batch)
+        key = scope_key("user", users[0]) if len(users) == 1 else self._session_key
+        self._add(self._memory("episode", key, content, self._batch[-1:]))
 
-    def _note_confidential(self, drafts: Sequence[FactDraft | ReflectionDraft]) -> None:
-        """Note the sentences of private drafts before any draft is made: nothing that is shared may quote them."""
+    def _note_confidential(self, drafts: Iterable[FactDraft | ReflectionDraft]) -> None:
+        """Note the sentences of private drafts before any memory is made, since no shared one may quote them."""
         for draft in drafts:
             if draft.private:
                 self._confidential |= confidential_spans(draft.content, typed_messages(self._sources(draft)))
 
     def _sources(self, draft: FactDraft | ReflectionDraft) -> list[Message]:
-        batch = self.resolver.batch
-        return [message for number, message in enumerate(batch, start=1) if number in draft.messages]
+        return [message for number, message in enumerate(self._batch, start=1) if number in draft.messages]
 
-    def _proof(self, draft: Draft, sources: Sequence[Message], owner: str | None) -> Proof | None:
-        """Return the typed sentence of a draft; one of the user's rests on the user's own words alone."""
-        if not self.resolver.identity.group_ids and draft.scope != "agent":
-            return None
-        if draft.scope == "user":
-            sources = [message for message in sources if message.user_id == owner]
-        return self.resolver.prove(draft, sources, self._confidential)
+    def _problem(self, text: str, origin: _Origin, *, is_open: bool) -> str | None:
+        """Return why a draft may not rest on the messages that it cites, or None.
 
-    def _made(self, draft: FactDraft | ReflectionDraft, scope: Scope) -> NewMemory | None:
-        """The draft as a memory, in this scope where it may have it, else its owner's; None where it is refused."""
-        fact = draft if isinstance(draft, FactDraft) else None
-        sources = self._sources(draft)
-        owner = next((message.user_id for message in sources if message.user_id), self.resolver.identity.user_id)
-        if scope == "session":
-            owner = None
-        # without an owner it is the session's, unless it is a fact or about its user
-        own_key = self._own_key(owner) if owner or not (fact or scope == "user") else None
-        is_open = draft.category in _OPEN_TO_OTHERS if fact else scope == "session"
-        problem = self._unfounded(draft.content, sources, is_open=is_open)
-        max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
-        verdict = check_text(draft.content, kind="fact" if fact else "reflection", max_words=max_words)
-        text = self._take(verdict, sources, problem or (None if own_key else "no_owner"))
-        if text is None or own_key is None:
-            return None
-        wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
-        subject = ""
-        if fact:
-            subject = clip_text(" ".join(clean_text(fact.subject).split()), MAX_SUBJECT_CHARS) or "?"
-        proof = self._proof(wanted, sources, owner)
-        place = self.resolver.resolve(wanted, sources, proof and proof.said, fallback=own_key)
-        is_own = place.scope_key == own_key
-        return replace(
-            self._memory("fact" if fact else "reflection", place.scope_key, text, sources, subject),
-            subject_user_id=owner if fact and is_own else self._named(subject),
-            category=self.categories.stored_as(draft.category),
-            importance=min(5, max(1, draft.importance)),
-            private=draft.private,
-            tags=place.tags,
-            actor_id=owner if is_own or proof is None else proof.author,
-            said=proof and proof.said,
-            provenance=fact.provenance if fact else "inferred",
-        )
-
-    def _unfounded(self, text: str, sources: Sequence[Message], *, is_open: bool) -> str | None:
-        """Return why a draft may not rest on the messages that it cites, or None."""
-        batch = self.resolver.batch
+        Args:
+            text: text of the draft.
+            origin: messages and owner of the draft.
+            is_open: whether it may cite other authors than users alone.
+        """
+        sources = origin.sources
         if not sources:
             return "no_source"
         if self._attachments.supply(text, sources):
             return _FROM_ATTACHMENT
         if not is_open and not typed_messages(sources):
             return "not_own_words"
-        known = [*(memory.content for memory in self.known), *self.resolver.groups]
-        if not is_taken_up(text, sources, batch, known):
+        existing = [memory.content for memory in self._existing]
+        if not is_confirmed(text, sources, self._batch, [*existing, *self.context.resolver.groups]):
             return "not_own_words"
-        return "not_in_conversation" if has_unknown_number(text, self._shown_digits) else None
+        if has_unknown_number(text, self._shown_digits):
+            return "not_in_conversation"
+        if origin.scope_key is None:
+            return "no_owner"
+        return None
 
     @cached_property
     def _attachments(self) -> Attachments:
-        typed = [message.typed_text for message in self.resolver.batch]
-        return Attachments.of(self.resolver.batch, [*typed, *self.resolver.groups])
+        typed = [message.typed_text for message in self._batch]
+        return Attachments.of(self._batch, [*typed, *self.context.resolver.groups])
 
     @cached_property
     def _shown_digits(self) -> str:
-        texts = [message.content for message in self.resolver.batch] + [memory.content for memory in self.known]
-        return joined_digits("\n".join([self.shown, *texts]))
+        texts = [self.context.shown]
+        texts += [message.content for message in self._batch]
+        texts += [memory.content for memory in self._existing]
+        return joined_digits("\n".join(texts))
 
-    def _take(self, verdict: Verdict, sources: Sequence[Message], unfounded: str | None = None) -> str | None:
-        """Counts a draft; its text, or None where it is refused.
+    def _take(self, verdict: Verdict, sources: Sequence[Message], problem: str | None) -> str | None:
+        """Count a draft and return its text, or None if it is refused.
 
         Args:
-            verdict: of the text.
-            sources: the messages it cites.
-            unfounded: why it may not rest on them.
+            verdict: result of the text's check.
+            sources: messages that the draft cites.
+            problem: why the draft may not rest on them.
         """
         ids = {message.id for message in sources}
-        words, instructions = folded_words(verdict.text or ""), " ".join(folded_words(self.prompt.system))
-        is_copied = len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} "
-        problem = unfounded or verdict.problem or ("copied" if is_copied else None)
+        problem = problem or verdict.problem or self._copied(verdict.text or "")
         if problem or verdict.text is None:
             self.checks["refused"] += 1
             self.refused[problem or "empty"] += 1
@@ -282,32 +355,65 @@ class MemoryBuilder:
         self._cited |= ids
         return verdict.text
 
-    def _named(self, subject: str) -> str | None:
-        """The user whom a shared fact is about, if one of those who speak."""
-        batch = self.resolver.batch
-        return next((message.user_id for message in batch if message.user_id and message.author == subject), None)
+    def _copied(self, text: str) -> str | None:
+        """Return the refusal of a text that repeats the instructions, or None."""
+        words = folded_words(text)
+        instructions = " ".join(folded_words(self.context.prompt.system))
+        if len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} ":
+            return "copied"
+        return None
 
-    def _own_key(self, user: str | None) -> str:
-        """The user's, or the session's."""
-        return scope_key("user", user) if user else scope_key("session", session_of(self.resolver.identity))
+    def _user_named(self, subject: str) -> str | None:
+        """Return the speaker whose display name is the subject of a shared fact, or None."""
+        for message in self._batch:
+            if message.user_id and message.author == subject:
+                return message.user_id
+        return None
 
     def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], subject: str = "") -> NewMemory:
         return replace(
             new_memory(kind, "event", key, text, sources[-1].said_at, subject),
             provenance="inferred",
-            source_session_id=self.resolver.identity.session_id,
-            source_message_ids=tuple(self._with_attachments(sources)),
+            source_session_id=self.context.resolver.identity.session_id,
+            source_message_ids=self._with_attachments(sources),
         )
 
-    def _with_attachments(self, sources: Sequence[Message]) -> list[UUID]:
+    def _with_attachments(self, sources: Sequence[Message]) -> tuple[UUID, ...]:
         """Return the ids of sources and of their attachments, so that an erasure of the memory reaches both."""
-        attachments = {message.id for message in self.resolver.batch if message.role == "attachment"}
-        ids = []
+        attachments = {message.id for message in self._batch if message.role == "attachment"}
+        ids: dict[UUID, None] = {}
         for message in sources:
-            ids.append(message.id)
+            ids[message.id] = None
             if attachment_id(message.id) in attachments:
-                ids.append(attachment_id(message.id))
-        return list(dict.fromkeys(ids))
+                ids[attachment_id(message.id)] = None
+        return tuple(ids)
 
-    def _keep(self, memory: NewMemory) -> None:
+    def _add(self, memory: NewMemory) -> None:
         self.memories.setdefault((memory.scope_key, memory.content), memory)
+
+
+def without_dropped(coverage: Coverage, drafted: Iterable[NewMemory], retained: Iterable[NewMemory]) -> Coverage:
+    """Return the coverage without the messages that only dropped memories rest on; these are open again."""
+    lost = _cited_by(drafted) - _cited_by(retained)
+    return replace(coverage, cited=coverage.cited - lost, open=coverage.open | lost)
+
+
+def _cited_by(memories: Iterable[NewMemory]) -> set[UUID]:
+    """Return the sources of these memories; an episode cites no message."""
+    cited: set[UUID] = set()
+    for memory in memories:
+        if memory.kind != "episode":
+            cited.update(memory.source_message_ids)
+    return cited
+
+
+def added_counts(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums of two figures by name."""
+    return {name: old.get(name, 0) + new.get(name, 0) for name in [*old, *new]}
+
+
+def most_important(memories: Sequence[NewMemory], limit: int) -> list[NewMemory]:
+    """Return the most important memories in the order given; of equally important ones the first."""
+    ranked = sorted(memories, key=lambda memory: -memory.importance)
+    ids = {memory.id for memory in ranked[:limit]}
+    return [memory for memory in memories if memory.id in ids]

@@ -1,6 +1,6 @@
-"""Whether a conversation supports the names and numbers of a draft, in whatever language it is written.
+"""Checks that a conversation supports the names and numbers of a draft, in any language. Pure.
 
-In doubt a draft passes: a wrong detail can be corrected, a fact that was refused has to be found among the messages.
+In doubt a draft passes: a wrong detail can be corrected, but a refused fact can only be found among the messages.
 """
 
 import re
@@ -21,23 +21,23 @@ _TIME = re.compile(r"\d:\d")
 #: A year is computed from an age or from a message's time.
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s.,:/'’_()–-]{1,2}(?=\d)")
-#: Numbers in Chinese characters; a draft may have them as digits.
+#: A number in Chinese characters; a draft may have it in digits.
 _CHINESE_NUMBER = pattern(r"[〇零一二两兩三四五六七八九十百千万萬亿億]{3}")
-#: Paths, addresses and identifiers: words that are joined by a sign.
+#: A path, address or identifier: words that are joined by a sign.
 _IDENTIFIER = re.compile(r"[\w.~-]*(?:[/\\@_][\w.~-]+)+")
-#: Telling words of an answer that is more than a courtesy such as "thank you so much".
+#: Content words of an answer that is more than a courtesy such as "thank you so much".
 _MIN_ANSWER_WORDS = 4
 
 
 def has_unknown_number(text: str, shown_digits: str) -> bool:
-    """Whether a text has a number that was not shown to its writer and cannot be computed.
+    """Return whether a text has a number that its writer did not read and could not compute.
 
-    Names are not checked: a draft may have them from another language, written out (NYC), or be in German, where every
-    noun has a capital.
+    Names are not checked: a draft may translate them, write them out (NYC), or be in German, where every noun has a
+    capital.
 
     Args:
-        text: the draft.
-        shown_digits: everything that was shown to the writer, by `joined_digits`.
+        text: text of the draft.
+        shown_digits: all text that the writer read, by `joined_digits`.
     """
     for number in find_numbers(find_dates(text)[1]):
         digits = joined_digits(number)
@@ -57,52 +57,59 @@ def joined_digits(text: str) -> str:
     return _BETWEEN_DIGITS.sub("", text)
 
 
-def is_taken_up(text: str, sources: Sequence[Message], batch: Sequence[Message], known: Iterable[str]) -> bool:
-    """Whether a user took up the names, numbers and quotations that a draft has from other speakers alone.
+def is_confirmed(text: str, sources: Sequence[Message], batch: Sequence[Message], known: Iterable[str]) -> bool:
+    """Return whether a user confirmed the names, numbers and quotations that a draft has from other authors alone.
 
-    One of the users' messages that the draft cites has to say something of what the draft says, or to answer the
-    message with such a detail: a question, or in more words than a courtesy. So "yes, exactly" confirms "Is it in
-    /srv/harbor?", and "thanks" confirms nothing. No list of words decides. A draft that cites no user's message is
-    judged by its category alone.
+    A cited message of a user confirms them if it has a content word of the draft, or if it answers a message with such
+    a detail. It answers a question, or has more words than a courtesy. So "yes, exactly" confirms "Is it in
+    /srv/harbor?", and "thanks" confirms nothing. A draft that cites no user's message passes.
 
     Args:
-        text: the draft.
-        sources: the messages that it cites.
+        text: text of the draft.
+        sources: messages that the draft cites.
         batch: the conversation.
-        known: further texts that count as said by users, such as names and known facts.
+        known: further texts that count as users' words, such as names and stored facts.
     """
     cited = [message for message in sources if message.role == "user"]
     if not cited:
         return True
-    speakers = content_tokens(" ".join({message.author for message in batch}), 1)
-    own = [message.typed_text for message in batch]
-    # substrings, for the tokens of a whole batch would take a tenth of a second for each draft
-    said = "\n".join([*own, *known]).casefold()
-    borrowed = [token for token in _details(text) - speakers if token not in said]
-    claims = set()
-    for message in batch:
-        if message.role != "user" and any(token in message.content.casefold() for token in borrowed):
-            claims.add(message.id)
+    authors = _author_tokens(batch)
+    claims = _borrowing(_details(text) - authors, batch, known)
     if not claims:
         return True
-    claimed = content_tokens(text) - speakers
-    answered = {message.id: _before(message, batch) for message in cited}
-    return any(
-        claimed & content_tokens(message.typed_text) or _answers(message, answered[message.id], claims)
-        for message in cited
-    )
+    claimed = content_tokens(text) - authors
+    if any(claimed & content_tokens(message.typed_text) for message in cited):
+        return True
+    return any(_answers(message, batch, claims) for message in cited)
+
+
+def _borrowing(details_of_draft: Set[str], batch: Sequence[Message], known: Iterable[str]) -> set[UUID]:
+    """Return the ids of other authors' messages with a detail of the draft that no user wrote."""
+    # substrings, since the tokens of a whole batch would take a tenth of a second for each draft
+    typed = "\n".join([*(message.typed_text for message in batch), *known]).casefold()
+    borrowed = [token for token in details_of_draft if token not in typed]
+    claims: set[UUID] = set()
+    for message in batch:
+        content = message.content.casefold()
+        if message.role != "user" and any(token in content for token in borrowed):
+            claims.add(message.id)
+    return claims
+
+
+def _author_tokens(batch: Iterable[Message]) -> frozenset[str]:
+    return content_tokens(" ".join({message.author for message in batch}), 1)
 
 
 @dataclass(frozen=True)
 class Attachments:
-    """Text that came with the messages of a conversation, and text that counts as typed. Read once, not per draft."""
+    """Tokens of attached text, and of text that counts as typed; read once for all drafts."""
 
-    messages: frozenset[UUID]
-    tokens: frozenset[str]
-    dates: frozenset[str]
-    typed_tokens: frozenset[str]
-    typed_dates: frozenset[str]
-    authors: frozenset[str]
+    messages: frozenset[UUID] = frozenset()
+    tokens: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()
+    typed_tokens: frozenset[str] = frozenset()
+    typed_dates: frozenset[str] = frozenset()
+    authors: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, batch: Sequence[Message], typed: Iterable[str]) -> "Attachments":
@@ -114,7 +121,7 @@ class Attachments:
         """
         messages = [message for message in batch if message.role == "attachment"]
         if not messages:
-            return cls(*[frozenset()] * 6)
+            return cls()
         attached, own = "\n".join(message.content for message in messages), "\n".join(typed)
         return cls(
             messages=frozenset(message.id for message in messages),
@@ -122,18 +129,19 @@ class Attachments:
             dates=frozenset(find_dates(attached)[0]),
             typed_tokens=content_tokens(own, 1),
             typed_dates=frozenset(find_dates(own)[0]),
-            authors=content_tokens(" ".join({message.author for message in batch}), 1),
+            authors=_author_tokens(batch),
         )
 
     def supply(self, text: str, sources: Sequence[Message]) -> bool:
-        """Return whether a draft has its content from an attachment, which makes it no memory.
+        """Return whether a draft has its content from an attachment, so that it becomes no memory.
 
-        Such a draft cites attachments alone, has a name, number or date from one, or more than a word in four. If it
-        cites a message with an attachment, at least half of its words must be typed: the rest may be a translation.
+        Such a draft cites attachments alone, has a name, number or date from one, or more than a quarter of its words.
+        If it cites a message with an attachment, at least half of its words must be typed: the rest may be a
+        translation.
 
         Args:
-            text: the draft.
-            sources: the messages that it cites.
+            text: text of the draft.
+            sources: messages that the draft cites.
         """
         if not self.messages:
             return False
@@ -151,26 +159,37 @@ class Attachments:
         return not cited.isdisjoint(self.messages) and 2 * len(missing) > len(claimed)
 
 
-def _answers(message: Message, before: Sequence[Message], claims: Set[object]) -> bool:
-    claimed = [other for other in before if other.id in claims]
-    is_asked = any(is_question(sentence) for other in claimed for sentence in spoken_sentences(other.content))
-    return is_asked or (bool(claimed) and len(content_tokens(message.typed_text)) >= _MIN_ANSWER_WORDS)
+def _answers(message: Message, batch: Sequence[Message], claims: Set[UUID]) -> bool:
+    """Return whether a user's message answers one of the claims: a question, or in more words than a courtesy."""
+    claimed = [other for other in _before(message, batch) if other.id in claims]
+    if not claimed:
+        return False
+    if len(content_tokens(message.typed_text)) >= _MIN_ANSWER_WORDS:
+        return True
+    return any(_asks(other) for other in claimed)
+
+
+def _asks(message: Message) -> bool:
+    return any(is_question(sentence) for sentence in spoken_sentences(message.content))
 
 
 def _before(message: Message, batch: Sequence[Message]) -> list[Message]:
-    """Return what others said between a user's message and the one before it."""
-    found: list[Message] = []
+    """Return the messages of other authors between a user's message and the one before it."""
+    between: list[Message] = []
     for other in batch:
         if other.id == message.id:
-            return found
-        found = [] if other.role == "user" else [*found, other]
-    return found
+            return between
+        if other.role == "user":
+            between = []
+        else:
+            between.append(other)
+    return between
 
 
 def _details(text: str) -> frozenset[str]:
     """Return the tokens of the names, quotations and identifiers of a text, and of numbers that it has in digits."""
-    found = details(text)
-    identifiers = (match.group() for match in _IDENTIFIER.finditer(text))
-    written = set(re.findall(r"\d+", find_dates(text)[1]))
-    numbers = (number for number in found.numbers if written.intersection(re.findall(r"\d+", number)))
-    return content_tokens("\n".join([*found.names, *found.quoted, *identifiers, *numbers]), 1)
+    parts = details(text)
+    identifiers = [match.group() for match in _IDENTIFIER.finditer(text)]
+    digits = set(re.findall(r"\d+", find_dates(text)[1]))
+    numbers = [number for number in parts.numbers if digits.intersection(re.findall(r"\d+", number))]
+    return content_tokens("\n".join([*parts.names, *parts.quoted, *identifiers, *numbers]), 1)

@@ -14,10 +14,8 @@ from mnemic.prompts.background.judge_pairs import JudgePairsInput, JudgePairsOut
 from mnemic.prompts.background.propagate import PropagateInput, PropagateOutput
 from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationInput, WriteConsolidationOutput
 from mnemic.prompts.conversation import Line
-from mnemic.prompts.extraction import (
-    DecideInput,
-    DecideOutput,
-    Decision,
+from mnemic.prompts.formation.decide import DecideInput, DecideOutput, Decision, ShownFact
+from mnemic.prompts.formation.extraction import (
     ExtractFactsOutput,
     ExtractionInput,
     ExtractObservationsOutput,
@@ -25,7 +23,6 @@ from mnemic.prompts.extraction import (
     FactDraft,
     ObservationDraft,
     ReflectionDraft,
-    ShownFact,
 )
 from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.kinds import MERGEABLE_KINDS
@@ -144,12 +141,12 @@ def _draft(statement: Statement) -> dict[str, Any]:
 
 
 def _decision(fact: ShownFact) -> Decision:
-    repeated = [known.number for known in fact.known if known.content == fact.content]
+    repeated = [known.number for known in fact.candidates if known.content == fact.content]
     if repeated:
         return Decision(fact=fact.number, reason="", event="NONE", known=repeated, text="")
     closed: list[int] = []
-    for known in fact.known:
-        if known.dated <= fact.dated and _replaces(fact.content, known.content):
+    for known in fact.candidates:
+        if known.occurred_at <= fact.occurred_at and _replaces(fact.content, known.content):
             closed.append(known.number)
     if closed:
         return Decision(fact=fact.number, reason="", event="DELETE", known=closed, text=fact.content)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from mnemic.prompts.extraction import ExtractFactsOutput
+from mnemic.prompts.formation.extraction import ExtractFactsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError
 from mnemic.state.settings import Settings

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS, Decision
+from mnemic.prompts.formation.decide import DECIDE, Decision
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity
@@ -211,7 +212,7 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
 async def test_control_without_the_check_of_answers_the_run_goes_on(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mnemic.memory.formation.builder.MemoryBuilder.flaw", lambda *_: None)
+    monkeypatch.setattr("mnemic.memory.formation.builder.MemoryBuilder.issue", lambda *_: None)
     for extraction in ("sequential", "single"):
         with pytest.raises(BaseException, match="DID NOT RAISE"):
             await meet_all(clean_db, superuser, [(extraction, of_kind(extraction)[:1])])

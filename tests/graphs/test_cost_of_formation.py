@@ -5,7 +5,7 @@ import logging
 import psycopg
 import pytest
 
-from mnemic.prompts.extraction import ExtractFactsOutput, ExtractReflectionsOutput
+from mnemic.prompts.formation.extraction import ExtractFactsOutput, ExtractReflectionsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError, RefusedError
 from mnemic.state.records import ScopeSettings

@@ -11,7 +11,8 @@ from psycopg import sql
 
 from mnemic.memory.text.shape import clean_text, strip_recalled
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION
-from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
+from mnemic.prompts.formation.decide import DECIDE
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.state.graphs import MemoryContext
 from tests.support.loopback import Request, schema_name
 from tests.support.worlds import MORNING

@@ -262,7 +262,7 @@ CONTROLS: dict[str, tuple[list[tuple[Any, str, Callable[..., object]]], str, int
     "a member": ([(Identity, "may_speak_for", lambda *_: frozenset({"ana", "bo"}))], "a second person", 2),
     "pasted": ([(sharing, "is_pasted", lambda _: False)], "a pasted document", 2),
     "said by others": (
-        [(scoping, "find_proof", _cited), (builder, "is_taken_up", lambda *_, **__: True)],
+        [(scoping, "find_proof", _cited), (builder, "is_confirmed", lambda *_, **__: True)],
         "a tool",
         1,
     ),

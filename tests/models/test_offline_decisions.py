@@ -15,7 +15,7 @@ from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import count_tokens
 from mnemic.models.offline import steps as offline
 from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationInput
-from mnemic.prompts.extraction import DecideInput, Decision, ShownFact
+from mnemic.prompts.formation.decide import DecideInput, Decision, ShownFact
 from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.records import StaleMemory
 from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn

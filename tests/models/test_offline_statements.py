@@ -15,7 +15,7 @@ from mnemic.models.offline import steps as offline
 from mnemic.models.offline.chat import OfflineChat
 from mnemic.prompts.conversation import Line, People
 from mnemic.prompts.explicit.answers import query_answer
-from mnemic.prompts.extraction import ExtractionInput, FactDraft, ReflectionDraft
+from mnemic.prompts.formation.extraction import ExtractionInput, FactDraft, ReflectionDraft
 from mnemic.state.kinds import Role
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)

@@ -12,7 +12,8 @@ from mnemic.models.chat import ChatModels
 from mnemic.models.replay import TURN, Exchange, Replay, exchange, read_record
 from mnemic.models.structured import run_step
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
-from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_REFLECTIONS, DecideOutput
+from mnemic.prompts.formation.decide import DECIDE, DecideOutput
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_REFLECTIONS
 from mnemic.prompts.loader import Step
 from mnemic.state.errors import ConfigurationError, ModelError
 from mnemic.state.settings import Settings

@@ -18,16 +18,12 @@ from mnemic.prompts.consolidation.write_consolidation import (
     WriteConsolidationOutput,
 )
 from mnemic.prompts.conversation import Line, People, Speaker
-from mnemic.prompts.extraction import (
-    DECIDE,
+from mnemic.prompts.formation.decide import DECIDE, DecideInput, DecideOutput, Decision, ShownFact
+from mnemic.prompts.formation.extraction import (
     EXTRACT_FACTS,
     EXTRACT_OBSERVATIONS,
     EXTRACT_REFLECTIONS,
-    DecideInput,
-    DecideOutput,
-    Decision,
     ExtractionInput,
-    ShownFact,
 )
 from mnemic.prompts.loader import Step, StepInput, StepOutput
 from mnemic.state.errors import ModelError
@@ -48,7 +44,7 @@ EXTRACTION = ExtractionInput(
     guidance=HOSTILE,
     categories=(*load_categories().offered, ("recipes", HOSTILE)),
     limit=7,
-    standing=((HOSTILE, ScopeContext(scope_key="user:mara", core=(remembered(HOSTILE),))),),
+    in_context=((HOSTILE, ScopeContext(scope_key="user:mara", core=(remembered(HOSTILE),))),),
 )
 
 
@@ -162,9 +158,11 @@ def test_nothing_said_or_stored_closes_a_fence_or_opens_one(case: Case) -> None:
 
 
 def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
-    known = ShownFact(number=2, content="Jonas lives in Bergen.", dated=MARCH)
+    known = ShownFact(number=2, content="Jonas lives in Bergen.", occurred_at=MARCH)
     new = ShownFact(1, "Jonas lives\nin Hamburg.", MAY, (known,), "user Jo]; core", "Mara")
-    other = ShownFact(number=2, content="Jonas has left.", dated=MAY, known=(known, known._replace(number=3)))
+    other = ShownFact(
+        number=2, content="Jonas has left.", occurred_at=MAY, candidates=(known, known._replace(number=3))
+    )
 
     _, user = texts_of(DECIDE, DecideInput(facts=(new, other), context=("Jonas\nis shy.",)))
 

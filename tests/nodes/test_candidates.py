@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from mnemic.memory.formation.candidates import changeable_keys, concerned, shown_to_decide, worth_showing
+from mnemic.memory.formation.candidates import (
+    SelectionLimits,
+    changeable_keys,
+    decide_input,
+    numbered_facts,
+    select_candidates,
+)
 from mnemic.memory.formation.decisions import apply_decisions
 from mnemic.memory.formation.invalidations import without_unrelated
 from mnemic.memory.runtime.categories import load_categories
@@ -14,7 +20,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.text.bands import Bands
 from mnemic.memory.text.shape import count_tokens
-from mnemic.prompts.extraction import Decision
+from mnemic.prompts.formation.decide import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.formation import SimilarFact
 from mnemic.state.records import NewMemory
@@ -182,8 +188,8 @@ def test_the_likeliest_of_each_come_first_and_the_tokens_hold(most: int) -> None
         item.id: [similar(place, f"Ana has {'old ' * rank}boat {rank}.", rank + 1) for rank in range(place, place + 12)]
         for place, item in enumerate(new)
     }
-    kept = worth_showing(new, near, {}, fallback=0.5, least=1, most_tokens=most)
-    lines = shown_to_decide(new, kept, {}).variables()["facts"].splitlines()
+    kept = select_candidates(new, near, {}, SelectionLimits(0.5, min_facts=1, max_tokens=most))
+    lines = decide_input(new, kept, {}).variables()["facts"].splitlines()
     assert sum(count_tokens(line) for line in lines if line.startswith("  known ") and "above" not in line) <= most
     assert all(near[new_id][: len(rows)] == rows or most < 10_000 for new_id, rows in kept.items())
     assert (kept == near) == (most == 10_000)
@@ -196,7 +202,7 @@ def test_what_is_close_by_words_or_meaning_is_shown_and_of_the_rest_the_likelies
     new = about("Ana has sold the dinghy Petrel.")
     far = [similar(0, f"Ana likes {what}.", number, similarity=0.1) for number, what in enumerate(["tea", *"bcdefg"])]
     close = [similar(0, "Ana paints Petrel, a dinghy.", 7, similarity=0.1), similar(0, "Sie segelt gern.", 8)]
-    kept = worth_showing([new], {new.id: [*far, *close]}, {}, fallback=0.55, least=least, most_tokens=1000)
+    kept = select_candidates([new], {new.id: [*far, *close]}, {}, SelectionLimits(0.55, least, 1000))
     assert sorted(old.id.int for old in kept[new.id]) == shown
 
 
@@ -217,8 +223,8 @@ def test_a_fact_that_has_nothing_but_its_person_in_common_is_not_named(
     near = {LAMP.id: [similar(0, text, place, similarity=at) for place, (text, at) in enumerate(old, start=1)]}
     made = [Decision(fact=1, reason="", event=event, known=named, text=LAMP.content)]
     related, refused = without_unrelated([LAMP], near, made, Bands(auto=0.95, check=0.69, fallback=0.67))
-    outcome = apply_decisions([LAMP], near, related, closings=9)
-    assert (outcome.closing, [*outcome.facts.values()], refused) == ({}, [LAMP], len(named))
+    outcome = apply_decisions([LAMP], near, related, max_closings=9)
+    assert (outcome.supersessions, [*outcome.facts.values()], refused) == ({}, [LAMP], len(named))
 
 
 RELATED = {
@@ -248,10 +254,10 @@ def test_a_fact_below_two_new_ones_has_one_number_and_is_closed_once() -> None:
     new = [about("Ana moved to Bergen."), about("Ana has left Oslo.")]
     old, other = similar(0, "Ana lives in Oslo.", 1), similar(1, "Ana lives by the sea.", 2)
     near = {new[0].id: [old], new[1].id: [other, replace(old, place=1)]}
-    assert [[*numbered] for _, numbered in concerned(new, near)] == [[1], [2, 1]]
+    assert [[*row.candidates] for row in numbered_facts(new, near)] == [[1], [2, 1]]
 
     made = [Decision(fact=number, reason="", event="DELETE", known=[1], text="") for number in (1, 2)]
-    outcome = apply_decisions(new, near, made, closings=3)
-    assert {old_id: change.new_id for old_id, change in outcome.closing.items()} == {old.id: new[0].id}
+    outcome = apply_decisions(new, near, made, max_closings=3)
+    assert {old_id: change.new_id for old_id, change in outcome.supersessions.items()} == {old.id: new[0].id}
     foreign = [Decision(fact=1, reason="", event="DELETE", known=[2], text="")]
-    assert apply_decisions(new, near, foreign, closings=3).closing == {}
+    assert apply_decisions(new, near, foreign, max_closings=3).supersessions == {}

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.prompts.extraction import Decision
+from mnemic.prompts.formation.decide import Decision
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mnemic.prompts.extraction import FactDraft
+from mnemic.prompts.formation.extraction import FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.records import ScopeSettings

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.formation.selection import most_important, within_cap
+from mnemic.memory.formation.builder import most_important
+from mnemic.memory.formation.saving import within_limit
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
 from mnemic.state.records import NewMemory, ScopeSettings, Supersession
@@ -231,7 +232,7 @@ def test_the_cap_holds_and_no_closing_hangs_in_the_air(run: list[tuple[int, int]
     new = rated(*(rating for rating, _ in run))
     closed = [(fact, count) for fact, (_, count) in zip(new, run, strict=True)]
     closing = [Supersession(uuid4(), 1, fact.id, MORNING) for fact, count in closed for _ in range(count)]
-    kept, rows = within_cap(new, closing, most)
+    kept, rows = within_limit(new, closing, most)
     ids = {memory.id for memory in kept}
 
     assert kept == (new if most is None else most_important(new, most))

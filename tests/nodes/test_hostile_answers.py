@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from mnemic.prompts.extraction import Decision, FactDraft
+from mnemic.prompts.formation.decide import Decision
+from mnemic.prompts.formation.extraction import FactDraft
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity

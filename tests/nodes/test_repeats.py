@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from mnemic.nodes.formation import save
+from mnemic.memory.formation import saving
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import FormationOutput
@@ -73,7 +73,7 @@ async def test_an_erasure_takes_what_was_said_twice_in_two_sessions(
 ) -> None:
     """In the control nothing ties the second message to the memory."""
     if not tied:
-        monkeypatch.setattr(save, "further_sources", lambda *_: [])
+        monkeypatch.setattr(saving, "further_sources", lambda *_: [])
     await memory.configure_agent(ANA, keep_messages="all")
     await say_twice(memory, model, again)
     found = [item.content for item in await memory.query(ANA, "quokka")]
@@ -266,7 +266,7 @@ async def test_a_message_that_waits_is_shown_nowhere(
     strict: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, indexed: bool
 ) -> None:
     if indexed:
-        monkeypatch.setattr(save, "_kept", lambda batch, *_, **__: batch)
+        monkeypatch.setattr(saving, "_kept_messages", lambda run, *_: run.batch)
     model.answer(FACTS, NOT_ALL)
     await form(strict)
 

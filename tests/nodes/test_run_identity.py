@@ -159,7 +159,7 @@ async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_ru
 ) -> None:
     """The control acts by plain identities, which a request could make."""
     if plainly:
-        acting = "mnemic.nodes.formation.save.acting_for"
+        acting = "mnemic.memory.formation.due.acting_for"
         monkeypatch.setattr(acting, lambda who, key: Identity(**acting_for(who, key).model_dump()))
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]

@@ -9,11 +9,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from mnemic.memory.formation import extraction, intake, saving
 from mnemic.memory.runtime import graph as run_graphs
 from mnemic.memory.runtime.background import background
 from mnemic.memory.runtime.leases import formation_lease
-from mnemic.nodes.formation import gate, model_steps
-from mnemic.nodes.formation import save as saving
 from mnemic.service.memory import Mnemic
 from mnemic.storage import leases
 from tests.support.loopback import LoopbackModel
@@ -45,11 +44,11 @@ def holders(superuser: psycopg.Connection) -> list[Any]:
 
 #: A function that a node calls, and where it is looked up: before, under and at the end of the lease.
 PLACES = [
-    (gate, "_guidance"),
-    (gate, "facts_of_batch"),
-    (model_steps, "run_step"),
-    (saving, "within_cap"),
-    (saving, "submitted_by"),
+    (intake, "_with_guidance"),
+    (intake, "facts_of_batch"),
+    (extraction, "run_step"),
+    (saving, "within_limit"),
+    (saving, "submitters"),
 ]
 
 
@@ -95,7 +94,7 @@ async def test_one_that_a_message_causes_sets_that_message_aside_after_some_trie
 ) -> None:
     await memory.observe(ANA, turns("I keep bees."))
     with monkeypatch.context() as patch:
-        patch.setattr(saving, "within_cap", failing)
+        patch.setattr(saving, "within_limit", failing)
         for _ in range(memory.settings.max_attempts):
             with pytest.raises(KeyError):
                 await memory.form(ANA)
@@ -124,7 +123,7 @@ async def test_the_log_of_background_work_names_frames_and_ids_and_no_words(
 ) -> None:
     await memory.configure_agent(ANA, formation_mode="per_turn")
     await memory.observe(ANA, turns("I keep bees."))
-    monkeypatch.setattr(saving, "within_cap", failing)
+    monkeypatch.setattr(saving, "within_limit", failing)
     with caplog.at_level(logging.WARNING, logger="mnemic"):
         await memory.form_later(ANA)
         await memory.resources.background.finish()
@@ -133,7 +132,7 @@ async def test_the_log_of_background_work_names_frames_and_ids_and_no_words(
     assert (record.agent_id, record.session_id) == ("harbor", "s1")  # type: ignore[attr-defined]
     shown = record.getMessage()
     assert "KeyError" in shown
-    for frame in ("test_unexpected_errors.py", "in failing", "save.py", "in save"):
+    for frame in ("test_unexpected_errors.py", "in failing", "saving.py", "in save"):
         assert frame in shown
     assert SECRET not in caplog.text
     assert record.exc_info is None

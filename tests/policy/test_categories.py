@@ -12,7 +12,7 @@ from mnemic.memory.runtime.categories import DEFAULT_CATEGORY, OWNER, Categories
 from mnemic.memory.runtime.plain_yaml import MAX_FILE_BYTES
 from mnemic.models.offline.statements import rules
 from mnemic.prompts.conversation import People
-from mnemic.prompts.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, ExtractionInput
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, ExtractionInput
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 
 PACKAGED = load_categories()

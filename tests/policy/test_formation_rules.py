@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.formation.triggers import (
+from mnemic.memory.formation.intake import (
     facts_of_batch,
     facts_of_turn,
     first_turn,
@@ -52,7 +52,7 @@ def test_each_threshold_fires_when_it_is_reached(
     inbox = Inbox(
         messages=(), pending=messages, quarantined=0, session_messages=messages + formed, idle=minutes * MINUTE
     )
-    assert formation_reason(inbox, messages=messages, tokens=tokens, forced=forced, settings=SETTINGS) == reason
+    assert formation_reason(inbox, SETTINGS, messages=messages, tokens=tokens, is_forced=forced) == reason
 
 
 @pytest.mark.parametrize(("role", "weighted"), [("user", 10.0), ("tool", 5.0), ("assistant", 2.0), ("other", 5.0)])
@@ -122,7 +122,7 @@ def test_turns_put_together_are_what_was_said(roles: str) -> None:
 def test_a_turn_is_due_once_a_user_has_spoken(
     roles: str, more: bool, forced: bool, reason: FormationReason | None
 ) -> None:
-    assert turn_reason(spoken(roles), more=more, forced=forced) == reason
+    assert turn_reason(spoken(roles), has_more=more, is_forced=forced) == reason
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from mnemic.prompts.extraction import ExtractFactsOutput
+from mnemic.prompts.formation.extraction import ExtractFactsOutput
 from tests.support.loopback import Request
 from tests.support.scripted import fact, facts
 

@@ -13,7 +13,8 @@ from benchmarks.corpus.pairs import pairs
 from mnemic.models.loopback import Request
 from mnemic.models.replay import Exchange
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION
-from mnemic.prompts.extraction import DECIDE, EXTRACT_FACTS, EXTRACT_REFLECTIONS
+from mnemic.prompts.formation.decide import DECIDE
+from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_REFLECTIONS
 from tests.support.scripted import (
     consolidation,
     decision,

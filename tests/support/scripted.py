@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.prompts.background.insights import InsightsOutput
 from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationOutput
-from mnemic.prompts.extraction import (
-    DecideOutput,
-    Decision,
+from mnemic.prompts.formation.decide import DecideOutput, Decision
+from mnemic.prompts.formation.extraction import (
     ExtractFactsOutput,
     ExtractObservationsOutput,
     ExtractReflectionsOutput,

@@ -1,0 +1,345 @@
+"""Saving of a formation: all memories of a run, and its settled messages, in one operation."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mnemic.memory.formation.builder import added_counts, most_important, without_dropped
+from mnemic.memory.formation.candidates import duplicates_of, speaker_keys
+from mnemic.memory.formation.due import due_scope_keys
+from mnemic.memory.formation.intake import quota_scope_key
+from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.scoping import with_shared_wording
+from mnemic.memory.runtime.transcript import submitters
+from mnemic.memory.text.shape import pieces, search_text
+from mnemic.models.embedders.vectors import Vector
+from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.formation import Coverage, DuplicateDraft
+from mnemic.state.graphs import FormationRun
+from mnemic.state.identity import Identity, display_name, scope_key
+from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
+from mnemic.state.settings import Settings
+from mnemic.storage import embeddings, inbox, leases, memories, scopes
+from mnemic.storage.transaction import ScopedTransaction
+
+#: Maximum characters of a shared fact with the sentences that it renews, since it is shown whole.
+_MAX_JOINED_CHARS: Final = 1200
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """Rows that a run is going to write, as far as they are known before its transaction."""
+
+    memories: Sequence[NewMemory]
+    supersessions: Sequence[Supersession]
+    #: Messages that stay searchable.
+    kept: Sequence[Message]
+    #: Ids of messages that a memory, or a statement of the model, covers.
+    covered: Set[UUID]
+    #: Number of memories beyond the limit of a turn.
+    over_limit: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Indexed:
+    """Vectors of a plan's memories and messages, and the resources with the embedder that made them."""
+
+    resources: Resources
+    vectors: Mapping[UUID, Vector | None]
+    texts: Sequence[IndexedText]
+
+
+async def save(resources: Resources, identity: Identity, run: FormationRun, run_id: str | None) -> FormationRun:
+    """Store the memories of a run and settle its messages, all or nothing.
+
+    One embedding batch comes before the transaction. Vectors that could not be made are filled in the background.
+
+    Args:
+        resources: the open database and models.
+        identity: identity of the run.
+        run: the run, with its drafts and decisions.
+        run_id: id of the run in LangGraph, for the history.
+
+    Raises:
+        ConcurrentChangeError: if another run has changed the messages or memories, or used up the day's writes.
+    """
+    settings, keys = resources.settings.overridden(run.overrides), speaker_keys(run)
+    plan = await _plan(resources, identity, run, settings)
+    indexed = await _index(resources, identity, run, plan)
+
+    async def save_in(tx: ScopedTransaction) -> tuple[FormationRun, set[UUID], bool]:
+        op_id = await tx.begin_operation("formation", run_id=run_id, meta=_submitters(run))
+        await inbox.settle(tx, op_id, run.batch, read_revision=run.read_revision)
+        model = indexed.resources.embedder.name
+        stored = await memories.insert(tx, plan.memories, model=model, vectors=indexed.vectors, run_id=run_id)
+        superseded = await _supersede(tx, run, plan, stored)
+        if run.max_writes is not None:
+            await _count_turn(tx, quota_scope_key(run.batch, identity), len(stored), settings)
+        await _store_messages(tx, plan, indexed, settings)
+        due = await due_scope_keys(tx, settings, resources.categories.personal)
+        await leases.finish(tx, run.lease)
+        saved = _saved(run, plan, stored, superseded, due)
+        return saved, stored, await embeddings.are_due(tx)
+
+    run, stored, has_pending_vectors = await resources.database.write(identity, save_in, also=keys)
+    _note_events(resources, identity, run, [memory for memory in plan.memories if memory.id in stored])
+    if has_pending_vectors:
+        embed_later(indexed.resources, identity, also=keys)
+    return run
+
+
+async def _plan(resources: Resources, identity: Identity, run: FormationRun, settings: Settings) -> _Plan:
+    drafted = [*run.facts, *run.reflections]
+    new, supersessions = within_limit(drafted, run.supersessions, run.max_writes)
+    coverage = without_dropped(run.coverage, drafted, new)
+    over_limit = len(drafted) - len(new)
+    new = [with_shared_wording(memory) for memory in new]
+    if any(row.until is None for row in supersessions):
+        async with resources.database.transaction(identity, also=speaker_keys(run)) as tx:
+            new, supersessions = await _with_renewed(tx, new, supersessions)
+    new = _without_closed_relations(new, supersessions)
+    return _Plan(
+        memories=new,
+        supersessions=supersessions,
+        kept=_kept_messages(run, new, coverage, settings),
+        covered=_covered(run.batch, coverage),
+        over_limit=over_limit,
+    )
+
+
+def within_limit(
+    new: Sequence[NewMemory], supersessions: Sequence[Supersession], limit: int | None
+) -> tuple[list[NewMemory], list[Supersession]]:
+    """Return the most important memories up to a limit, and the supersessions by these; all of them without a limit."""
+    if limit is None:
+        return list(new), list(supersessions)
+    retained = most_important(new, limit)
+    ids = {memory.id for memory in retained}
+    return retained, [row for row in supersessions if row.new_id in ids]
+
+
+async def _with_renewed(
+    tx: ScopedTransaction, new: Sequence[NewMemory], supersessions: Sequence[Supersession]
+) -> tuple[list[NewMemory], list[Supersession]]:
+    """Return memories and supersessions, so that a merged shared fact has the typed sentence of each of its parts.
+
+    A fact whose sentence does not fit stays active.
+    """
+    reworded = {memory.id: memory for memory in new if memory.draft is not None}
+    retained: list[Supersession] = []
+    for row in supersessions:
+        if row.until is None and row.new_id in reworded:
+            old = await memories.find(tx, row.old_id)
+            joined = _with_former(reworded[row.new_id], old) if old else None
+            if joined is None:
+                continue
+            reworded[row.new_id] = joined
+        retained.append(row)
+    return [reworded.get(memory.id, memory) for memory in new], retained
+
+
+def _with_former(new: NewMemory, old: Memory) -> NewMemory | None:
+    """Return a shared memory with the typed sentence of the one that it renews, or None if both are too long.
+
+    The former sentence follows on a line of its own, with its author if that is another one.
+    """
+    former = old.said or old.content
+    if old.author != new.actor_id:
+        former = f"{display_name(old.author or old.subject)}: {former}"
+    content = f"{new.content}\n{former}"
+    if len(content) > _MAX_JOINED_CHARS:
+        return None
+    return replace(new, content=content, said=content)
+
+
+def _without_closed_relations(new: Sequence[NewMemory], supersessions: Sequence[Supersession]) -> list[NewMemory]:
+    """Return the memories without relations of, or to, facts that the run closes."""
+    closed = {row.old_id for row in supersessions}
+    result: list[NewMemory] = []
+    for memory in new:
+        relations = tuple(row for row in memory.relations if row.to_id not in closed and memory.id not in closed)
+        result.append(replace(memory, relations=relations))
+    return result
+
+
+def _covered(batch: Iterable[Message], coverage: Coverage) -> set[UUID]:
+    """Return the ids of messages that a memory rests on, or that every step declared empty."""
+    covered: set[UUID] = set()
+    for message in batch:
+        if message.id in coverage.cited or (coverage.nothing_else and message.id not in coverage.open):
+            covered.add(message.id)
+    return covered
+
+
+def _kept_messages(
+    run: FormationRun, new: Sequence[NewMemory], coverage: Coverage, settings: Settings
+) -> list[Message]:
+    """Return the messages that stay searchable.
+
+    If only sources stay, so do attachments, and the messages of users that refused drafts rest on.
+    """
+    if settings.kept_messages == "all":
+        return list(run.batch)
+    if settings.kept_messages != "sources":
+        return []
+    sources = {message_id for _, message_id in further_sources(run.duplicates, new, run.batch)}
+    for memory in new:
+        sources.update(memory.source_message_ids)
+    kept: list[Message] = []
+    for message in run.batch:
+        is_refused = message.id in coverage.open and message.role == "user"
+        if message.id in sources or message.role == "attachment" or is_refused:
+            kept.append(message)
+    return kept
+
+
+def further_sources(
+    duplicates: Sequence[DuplicateDraft], new: Iterable[NewMemory], batch: Iterable[Message]
+) -> list[tuple[UUID, UUID]]:
+    """Return ids of memories, each with the id of a message that repeats it.
+
+    A duplicate of a dropped duplicate counts for the stored memory at the end of the chain. A shared memory has no
+    further sources, so that a person who only agrees can be erased without it.
+    """
+    owner_keys: dict[UUID, str | None] = {}
+    for message in batch:
+        owner_keys[message.id] = scope_key("user", message.user_id) if message.user_id else None
+    chains = _DuplicateChains(duplicates, {memory.id for memory in new})
+    pairs: set[tuple[UUID, UUID]] = set()
+    for row in duplicates:
+        if not row.scope_key.startswith(("user:", "session:")):
+            continue
+        stored_ids = chains.stored_ids(row)
+        for message_id in row.new.source_message_ids:
+            if owner_keys.get(message_id, "") in (None, row.scope_key):
+                pairs.update((stored_id, message_id) for stored_id in stored_ids)
+    return sorted(pairs)
+
+
+class _DuplicateChains:
+    """Duplicates of a run, which may repeat other duplicates."""
+
+    def __init__(self, duplicates: Iterable[DuplicateDraft], new_ids: Set[UUID]) -> None:
+        self._new_ids = new_ids
+        self._by_draft: dict[UUID, list[DuplicateDraft]] = {}
+        for row in duplicates:
+            self._by_draft.setdefault(row.new.id, []).append(row)
+
+    def stored_ids(self, row: DuplicateDraft, visited: frozenset[UUID] = frozenset()) -> set[UUID]:
+        """Return the ids of the stored memories that a duplicate repeats in the end; two may repeat each other."""
+        if row.is_stored or row.known_id in self._new_ids:
+            return {row.known_id}
+        if row.known_id in visited:
+            return set()
+        ids: set[UUID] = set()
+        for other in self._by_draft.get(row.known_id, ()):
+            ids |= self.stored_ids(other, visited | {row.known_id})
+        return ids
+
+
+async def _index(resources: Resources, identity: Identity, run: FormationRun, plan: _Plan) -> _Indexed:
+    """Embed memories without a vector, and each piece of a kept message with its date and author, in one batch.
+
+    The embedder that made the first vectors of the run makes the others.
+    """
+    if run.vectors and run.embedder:
+        resources = resources.with_embedder(run.embedder)
+    else:
+        resources = await with_agents_embedder(resources, identity)
+    missing = [memory for memory in plan.memories if memory.id not in run.vectors]
+    texts: list[IndexedText] = []
+    for message in plan.kept:
+        for number, piece in enumerate(pieces(message.content)):
+            text = search_text(message.said_at, message.author, piece)
+            texts.append(IndexedText(item_id=message.id, piece=number, text=text))
+    wanted = [memory.search_text for memory in missing]
+    wanted += [text.text for text in texts]
+    made = iter(await embed_to_store(resources, wanted))
+    vectors = dict(run.vectors)
+    for memory in missing:
+        vectors[memory.id] = next(made)
+    return _Indexed(resources=resources, vectors=vectors, texts=[text._replace(vector=next(made)) for text in texts])
+
+
+def _submitters(run: FormationRun) -> dict[str, list[str]]:
+    """Return the users who submitted messages of others, for the history."""
+    others = submitters(run.batch)
+    if not others:
+        return {}
+    return {"submitted_by": others}
+
+
+async def _supersede(tx: ScopedTransaction, run: FormationRun, plan: _Plan, stored: set[UUID]) -> int:
+    """Close superseded facts and add further sources; return the number of closed facts.
+
+    If an active duplicate kept a new memory from being stored, the duplicate takes its place.
+    """
+    dropped = [memory for memory in plan.memories if memory.id not in stored]
+    exact = await memories.find_exact_duplicates(tx, dropped) if dropped else {}
+    changes: list[Supersession] = []
+    for row in plan.supersessions:
+        duplicate = exact.get(row.new_id)
+        if duplicate and duplicate.id != row.old_id:
+            changes.append(row._replace(new_id=duplicate.id))
+        elif row.new_id in stored:
+            changes.append(row)
+    if changes:
+        await memories.supersede(tx, changes)
+    duplicates = [*run.duplicates]
+    for memory in dropped:
+        if memory.id in exact:
+            duplicates += duplicates_of(memory, [exact[memory.id]])
+    added = [memory for memory in plan.memories if memory.id in stored]
+    await memories.add_sources(tx, further_sources(duplicates, added, run.batch))
+    return len(changes)
+
+
+async def _count_turn(tx: ScopedTransaction, key: str | None, written: int, settings: Settings) -> None:
+    """Add the writes of a turn to the day of its user.
+
+    The operation holds the agent's lock, so that two runs of one user are counted one after the other.
+
+    Raises:
+        ConcurrentChangeError: if another run has used up the day's writes.
+    """
+    if key is None or not written:
+        return
+    if await scopes.count_turn_writes(tx, key, written) > settings.writes_per_user_and_day:
+        raise ConcurrentChangeError(
+            "another run has used up what may be written for this user's turns today; nothing was written, run it again"
+        )
+
+
+async def _store_messages(tx: ScopedTransaction, plan: _Plan, indexed: _Indexed, settings: Settings) -> None:
+    """Index the kept messages, and erase the text of the covered ones later."""
+    if indexed.texts:
+        await inbox.index_messages(tx, indexed.resources.embedder.name, indexed.texts)
+    forgotten = plan.covered - {message.id for message in plan.kept}
+    if forgotten:
+        await inbox.schedule_forgetting(tx, forgotten, timedelta(days=settings.forget_after_days))
+    await inbox.forget_due(tx)
+
+
+def _saved(run: FormationRun, plan: _Plan, stored: Set[UUID], superseded: int, due: Sequence[str]) -> FormationRun:
+    refused: Mapping[str, int] = run.refused
+    if plan.over_limit:
+        refused = added_counts(refused, {"over_limit": plan.over_limit})
+    return replace(
+        run,
+        stored=Counter(memory.kind for memory in plan.memories if memory.id in stored),
+        superseded=superseded,
+        uncovered_messages=len(run.batch) - len(plan.covered),
+        due=due,
+        refused=refused,
+    )
+
+
+def _note_events(resources: Resources, identity: Identity, run: FormationRun, stored: Sequence[NewMemory]) -> None:
+    events = resources.events
+    events.note_created(identity, "formation", stored)
+    events.note_count(identity, ("formation", "supersede"), run.superseded)
+    events.note_count(identity, ("formation", "create"), sum(run.refused.values()), "skipped")

@@ -1,1 +1,0 @@
-"""The nodes of the formation graph."""

@@ -1,0 +1,1 @@
+"""Prompts of formation: extraction, and decisions on new facts."""
