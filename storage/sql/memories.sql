@@ -2,7 +2,7 @@
 -- Store memories with their entries, sources and relations, and return the stored ids. A memory with an active
 -- duplicate in its scope key is not stored. Relations have no history of their own. Both ends must be active and
 -- visible: the other one may have been closed since it was found.
-with given as (
+with new_memory as (
     select * from rows from ( -- each vector next to its memory: a join by ids costs 0.5 ms for 100 memories
         unnest(%(vectors)b::halfvec[]),
         jsonb_to_recordset(%(memories)s)
@@ -17,7 +17,7 @@ with given as (
     select %(agent_id)s, id, kind, scope_key, subject, subject_user_id, category, content, importance, private,
            tags, provenance, valid_from, utc_offset, source_session_id, coalesce(actor_id, %(actor_id)s), %(role)s, %(run_id)s,
            said, draft
-      from given order by id
+      from new_memory order by id
     on conflict do nothing
     returning id, scope_key, kind, category
 ), indexed as (
@@ -25,22 +25,22 @@ with given as (
     select %(agent_id)s, s.scope_key, s.id, s.kind, s.category,
            case when g.vec is null then '' else %(model)s end, g.vec, to_tsvector({text_search}, g.search_text),
            is_searchable(s.kind, 'active'), case when g.vec is null then embedding_due(0::smallint) end
-      from stored s join given g using (id) where s.kind in ({indexed_kinds})
+      from stored s join new_memory g using (id) where s.kind in ({indexed_kinds})
 ), sourced as (
     insert into sources (agent_id, memory_id, message_id, scope_key)
-    select %(agent_id)s, s.id, unnest(g.source_message_ids), s.scope_key from stored s join given g using (id)
+    select %(agent_id)s, s.id, unnest(g.source_message_ids), s.scope_key from stored s join new_memory g using (id)
 ), related as (
     insert into relations (agent_id, from_id, to_id, relation_type, strength, scope_key, to_scope_key)
-    select %(agent_id)s, s.id, r.to_id, r.relation_type, r.strength, s.scope_key, coalesce(beside.scope_key, m.scope_key)
-      from stored s join given g using (id)
+    select %(agent_id)s, s.id, r.to_id, r.relation_type, r.strength, s.scope_key, coalesce(other.scope_key, m.scope_key)
+      from stored s join new_memory g using (id)
      cross join jsonb_to_recordset(g.relations) as r(to_id uuid, relation_type text, strength real)
-      left join stored beside on beside.id = r.to_id
+      left join stored other on other.id = r.to_id
       left join lateral ( -- one look-up per row: a join would read all memories of the scope keys for many relations
            select scope_key from memories m
             where m.agent_id = %(agent_id)s and m.id = r.to_id and m.scope_key = any(%(scope_keys)s)
               and m.state in ({retained_states})
             limit 1) as m on true
-     where coalesce(beside.scope_key, m.scope_key) is not null and r.to_id <> s.id
+     where coalesce(other.scope_key, m.scope_key) is not null and r.to_id <> s.id
     on conflict do nothing
 )
 select id from stored;
@@ -87,64 +87,73 @@ returning id;
 -- shared scope key gets no private facts of one person. Repeated and rephrased facts still hold. Each row is looked up
 -- by its key, as in insert. The order is fixed, so that equal data gives equal prompts: times within one operation
 -- vary.
-with recursive part as materialized (
-    select id, scope_key, coalesce(draft, content) as content, true as is_waiting, '-infinity'::timestamptz as written from memories
+with recursive consolidation as materialized (
+    -- Each consolidation with the time of its last writing; an undone writing used none of these facts.
+    select c.id, c.scope_key, w.written
+      from memories c
+     cross join lateral (
+           select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
+             from (select ts, reason, bool_or(reason in ({rollback_reasons})) over (order by revision desc) as is_undone
+                     from history
+                    where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
+     where c.agent_id = %(agent_id)s and c.scope_key = any(%(keys)s) and c.state = 'active'
+       and c.kind = 'consolidation' and not c.protected
+), source_text as materialized (
+    -- Waiting reflections, and the texts that went into a consolidation.
+    select id, scope_key, coalesce(draft, content) as content, true as is_waiting, '-infinity'::timestamptz as written
+      from memories
      where agent_id = %(agent_id)s and scope_key = any(%(keys)s) and state = 'active' and kind = 'reflection'
        and not protected
     union all
-    select r.id, c.scope_key, r.content, false, w.written
-      from memories c
-     cross join lateral ( -- an undone consolidation used none of these facts
-           select coalesce(max(ts) filter (where reason = 'consolidation' and not is_undone), '-infinity') as written
-             from (select ts, reason, bool_or(reason in ({rollback_reasons})) over (order by revision desc) as is_undone
-                     from history where agent_id = %(agent_id)s and memory_id = c.id and event <> 'LINK' offset 0) as h) as w
+    select m.id, c.scope_key, m.content, false, c.written
+      from consolidation c
      cross join lateral (
            select id, coalesce(draft, content) as content, protected from memories
             where agent_id = %(agent_id)s and consolidated_into = c.id
            union all
            select id, coalesce(draft, content), protected from memories
-            where agent_id = %(agent_id)s and superseded_by = c.id offset 0) as r
-     where c.agent_id = %(agent_id)s and c.scope_key = any(%(keys)s) and c.state = 'active'
-       and c.kind = 'consolidation' and not c.protected and not r.protected
-), drawn(part_id, id) as (
-    select p.id, o.memory_id
-      from part p
-     cross join lateral (select message_id from sources where agent_id = %(agent_id)s and memory_id = p.id offset 0) as s
+            where agent_id = %(agent_id)s and superseded_by = c.id offset 0) as m
+     where not m.protected
+), sharing(text_id, id) as (
+    -- Memories with a source message of the text, and the memories that replaced or merged these.
+    select t.id, o.memory_id
+      from source_text t
+     cross join lateral (select message_id from sources where agent_id = %(agent_id)s and memory_id = t.id offset 0) as s
      cross join lateral (select memory_id from sources
                           where agent_id = %(agent_id)s and message_id = s.message_id offset 0) as o
     union
-    select d.part_id, n.id
-      from drawn d
+    select s.text_id, n.id
+      from sharing s
      cross join lateral (
-           select superseded_by from memories where agent_id = %(agent_id)s and id = d.id and superseded_by is not null
+           select superseded_by from memories where agent_id = %(agent_id)s and id = s.id and superseded_by is not null
            union all
-           select from_id from relations where agent_id = %(agent_id)s and to_id = d.id
+           select from_id from relations where agent_id = %(agent_id)s and to_id = s.id
               and relation_type in ({merge_relations}) offset 0) as n(id)
 )
-select p.id as part_id, p.scope_key, p.content as part, p.is_waiting, f.id, coalesce(f.draft, f.content) as content,
+select t.id as part_id, t.scope_key, t.content as part, t.is_waiting, f.id, coalesce(f.draft, f.content) as content,
        e.since, e.utc_offset,
        (select coalesce(n.draft, n.content) from memories n
          where n.agent_id = %(agent_id)s and n.id = f.superseded_by and n.scope_key = any(%(scope_keys)s)
            and n.state = 'active' and n.kind = 'fact'
-           and (p.scope_key like 'user:%%' or n.scope_key = p.scope_key
+           and (t.scope_key like 'user:%%' or n.scope_key = t.scope_key
                 or n.scope_key = f.scope_key and n.category = f.category and n.private <= f.private)) as now
-  from drawn d
-  join part p on p.id = d.part_id
+  from sharing s
+  join source_text t on t.id = s.text_id
  cross join lateral (
-       select * from memories where agent_id = %(agent_id)s and id = d.id and scope_key = any(%(scope_keys)s) offset 0) as f
+       select * from memories where agent_id = %(agent_id)s and id = s.id and scope_key = any(%(scope_keys)s) offset 0) as f
  cross join lateral ( -- dated by the fact that closed it
        select coalesce(f.valid_until, f.updated_at) as since,
               coalesce((select n.utc_offset from memories n where n.agent_id = %(agent_id)s and n.id = f.superseded_by),
                        f.utc_offset) as utc_offset) as e
  where f.kind = 'fact' and (f.state = 'superseded' and f.valid_until is not null or f.state = 'soft_deleted')
-   and f.updated_at > p.written
-   and (f.scope_key = p.scope_key or p.scope_key like any(array['user:%%', 'session:%%'])
+   and f.updated_at > t.written
+   and (f.scope_key = t.scope_key or is_personal(t.scope_key)
         or f.scope_key not like 'group:%%' and not f.private and f.category <> all(%(personal)s))
    and not exists (select from relations r where r.agent_id = %(agent_id)s and r.to_id = f.id
                       and r.relation_type in ({merge_relations}))
    and not exists (select from memories n where n.agent_id = %(agent_id)s and n.scope_key = f.scope_key
                       and n.kind = 'fact' and n.state = 'active' and n.content_hash = f.content_hash)
- order by local_time(e.since, e.utc_offset)::date, coalesce(f.draft, f.content) collate "C", p.id;
+ order by local_time(e.since, e.utc_offset)::date, coalesce(f.draft, f.content) collate "C", t.id;
 
 -- close_parts --
 -- Close texts that rested on such facts, now replaced by the new consolidation, and take them out of the search.
@@ -252,13 +261,13 @@ select a.settings as overrides, m.{memory}
 -- similar --
 -- Return for each new fact the similar active facts, with one index-only scan each. The part `more` adds facts with
 -- common words and facts about the same subject or user, in other words or another language.
-with /*more*/told as materialized (
+with /*more*/text_entry as materialized (
     select item_id, scope_key, tsv from entries
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and kind = 'fact'
-), known as materialized (
+), active_fact as materialized (
     select id, scope_key, lower(subject) as subject, subject_user_id, category, importance, valid_from from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'
-), /*end*/given as (
+), /*end*/new_fact as (
     select n.*/*more*/, (select string_agg(quote_literal(lexeme), ' | ')::tsquery from unnest(tsvector_to_array(ts_delete(
                to_tsvector({text_search}, content), tsvector_to_array(to_tsvector({text_search}, subject))))) as lexeme) as words/*end*/
       from rows from (unnest(%(vectors)b::halfvec[]), jsonb_to_recordset(%(facts)s)
@@ -270,7 +279,7 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
        nullif(shown_author(m.provenance, m.said, m.actor_id), %(reader_id)s) as author,
        m.said,
        coalesce(1 - e.distance, 0) as similarity
-  from given n
+  from new_fact n
  cross join lateral (
        -- Each ranking counts by itself; their scores are added.
        select item_id, min(distance) as distance, sum(score) as score from (
@@ -281,13 +290,13 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
                    order by distance limit 5 * %(most)s) as nearest/*more*/
            union all
            select item_id, null, 1.0 / (5 + rank() over (order by ts_rank(tsv, n.words) desc))
-             from told where scope_key = any(n.scope_keys) and tsv @@ n.words
+             from text_entry where scope_key = any(n.scope_keys) and tsv @@ n.words
            union all
            select id, null, case when category = n.category then 0.25 else 0.125 end / (1 + row_number() over (
                   partition by category = n.category
                   order by subject = lower(n.subject) desc, importance desc, valid_from desc, id))
-             from known where scope_key = any(n.scope_keys) and (subject = lower(n.subject) or subject_user_id = n.user_id)/*end*/
-           ) as found group by item_id order by score desc, distance, item_id limit %(most)s) as e
+             from active_fact where scope_key = any(n.scope_keys) and (subject = lower(n.subject) or subject_user_id = n.user_id)/*end*/
+           ) as ranking group by item_id order by score desc, distance, item_id limit %(most)s) as e
  cross join lateral (
        select * from memories where agent_id = %(agent_id)s and id = e.item_id offset 0) as m
  order by n.place, e.score desc, e.distance, m.id;

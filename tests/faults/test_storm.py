@@ -240,7 +240,7 @@ CONTROLS: dict[str, tuple[Break, Callable[[Outcome], object], int]] = {
     "the head not locked": (head_unlocked, lambda outcome: outcome.missed, 4),
     "a cursor that lags by one": (
         lambda _, patch: worsen(
-            patch, revisions, changes=("h.revision > told.seen_revision", "h.revision >= told.seen_revision")
+            patch, revisions, changes=("h.revision > reader.seen_revision", "h.revision >= reader.seen_revision")
         ),
         lambda outcome: outcome.repeated,
         1,
