@@ -28,10 +28,10 @@ async def answer(state: Turn) -> dict[str, list[AIMessage]]:
 def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
     """`recall -> answer -> observe -> form`, to be compiled with a checkpointer or without."""
     graph = StateGraph(Turn, context_schema=Identity)
-    graph.add_node("recall", memory.recall_node())
+    graph.add_node("recall", memory.nodes.recall())
     graph.add_node("answer", answer)
-    graph.add_node("observe", memory.observe_node())
-    graph.add_node("form", memory.formation_node())
+    graph.add_node("observe", memory.nodes.observe())
+    graph.add_node("form", memory.nodes.form())
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "answer")
     graph.add_edge("answer", "observe")

@@ -16,9 +16,9 @@ async def main() -> None:
 
         await memory.remember(ana, "Ana sails to Ryd in May.", category="goals")
         found = await memory.query(ana, "Ryd", categories=["goals"], filters={"importance_min": 3}, budget_tokens=200)
-        await memory.correct(ana, found[0].item_id, "Ana sails to Ryd in June.")
+        await memory.correct(ana, found[0].id, "Ana sails to Ryd in June.")
         for goal in await memory.query(ana, "Ryd", categories=["goals"]):
-            await memory.forget(ana, goal.item_id)
+            await memory.forget(ana, goal.id)
 
         print(f"found, and forgotten: {found[0].content}")  # noqa: T201
         for role in ("supervisor", "planner", "stylist"):

@@ -49,11 +49,11 @@ async def answer_again(state: Turn) -> dict[str, Any]:
 def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
     """`recall -> answer -> observe`, with a search and a second answer in between where the first one is unsure."""
     graph = StateGraph(Turn, context_schema=Identity)
-    graph.add_node("recall", memory.recall_node())
+    graph.add_node("recall", memory.nodes.recall())
     graph.add_node("answer", answer)
-    graph.add_node("search", memory.recall_node(search="always"))
+    graph.add_node("search", memory.nodes.recall(search="always"))
     graph.add_node("answer_again", answer_again)
-    graph.add_node("observe", memory.observe_node())
+    graph.add_node("observe", memory.nodes.observe())
     graph.add_edge(START, "recall")
     graph.add_edge("recall", "answer")
     graph.add_conditional_edges(

@@ -8,16 +8,16 @@ from mnemic.memory.runtime.graph import hide_untracked, tracked, with_lease, wit
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
-from mnemic.state.graphs import ConsolidationInput, ConsolidationResult, ConsolidationState
+from mnemic.state.graphs import ConsolidationInput, ConsolidationOutput, ConsolidationState
 from mnemic.state.identity import Identity
 
 
 def build_consolidation(
     provide: Provider,
-) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationResult]:
+) -> CompiledStateGraph[ConsolidationState, Identity, ConsolidationInput, ConsolidationOutput]:
     """Return the compiled graph, without checkpoints: all state that must survive a crash is in the database."""
     builder = StateGraph(
-        ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationResult
+        ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationOutput
     )
     collecting, writing, saving = (
         Tracked("consolidation", event, _read_outcome) for event in ("collect", "write", "save")

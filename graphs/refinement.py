@@ -11,16 +11,16 @@ from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import RefinementInput, RefinementResult, RefinementState
+from mnemic.state.refinement import RefinementInput, RefinementOutput, RefinementState
 from mnemic.tools.refinement import refinement_tools
 
 
 def build_refinement(
     provide: Provider,
-) -> CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementResult]:
+) -> CompiledStateGraph[RefinementState, Identity, RefinementInput, RefinementOutput]:
     """Return the compiled graph, without checkpoints: a session that broke off is resumed from its row."""
     builder = StateGraph(
-        RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementResult
+        RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementOutput
     )
     turn, calls = partial(take_turn, make_tools=refinement_tools), partial(call_tools, make_tools=refinement_tools)
     builder.add_node("open", with_resources(provide, tracked(open_refinement, Tracked("refinement", "open"))))

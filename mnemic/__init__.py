@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from mnemic.state.identity import Identity
     from mnemic.state.maintenance import MaintenanceRun
     from mnemic.state.records import HistoryEvent, Memory, ScopeSettings, SearchResult
-    from mnemic.state.refinement import Refinement, RefinementResult
+    from mnemic.state.refinement import Refinement
+    from mnemic.state.results import (
+        ConsolidationResult,
+        Forgotten,
+        FormationResult,
+        Protection,
+        RecallResult,
+        RefinementResult,
+    )
     from mnemic.state.settings import Settings
     from mnemic.state.supervisor import MemoryState, ThreadStatus
 
@@ -24,7 +32,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Administration",
     "AuditProblem",
+    "ConsolidationResult",
     "Corrected",
+    "Forgotten",
+    "FormationResult",
     "HistoryEvent",
     "Identity",
     "MaintenanceRun",
@@ -35,6 +46,8 @@ __all__ = [
     "MnemicError",
     "Operation",
     "PastMemory",
+    "Protection",
+    "RecallResult",
     "Refinement",
     "RefinementResult",
     "Remembered",
@@ -56,7 +69,12 @@ _HOMES = {
     "MemoryState": "mnemic.state.supervisor",
     "MnemicError": "mnemic.state.errors",
     "Refinement": "mnemic.state.refinement",
-    "RefinementResult": "mnemic.state.refinement",
+    "RefinementResult": "mnemic.state.results",
+    "ConsolidationResult": "mnemic.state.results",
+    "Forgotten": "mnemic.state.results",
+    "FormationResult": "mnemic.state.results",
+    "Protection": "mnemic.state.results",
+    "RecallResult": "mnemic.state.results",
     "Remembered": "mnemic.state.formation",
     "Identity": "mnemic.state.identity",
     "Operation": "mnemic.state.governance",
@@ -73,7 +91,12 @@ if (_here / "graphs").is_symlink():  # a checkout: load the folders beside this 
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name when it is first used, so that one room can be imported without the whole house."""
+    """Load a public name when it is first used, so that one folder can be imported without the others."""
     if name not in __all__:
         raise AttributeError(f"module 'mnemic' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "mnemic.state.records")), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

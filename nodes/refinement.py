@@ -14,7 +14,7 @@ from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.leases import holder_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
-from mnemic.state.refinement import RefinementResult, RefinementState
+from mnemic.state.refinement import RefinementOutput, RefinementState
 
 #: Makes the tools of one session.
 ToolFactory = Callable[[RefinementSession], Sequence[BaseTool]]
@@ -26,7 +26,7 @@ async def open_refinement(state: RefinementState, resources: Resources, runtime:
     if opened["batches"] or opened["ending"]:
         return opened
     # without a session, reset the channels of an earlier run on the same thread
-    stale: dict[str, Any] = dict.fromkeys(RefinementResult.__annotations__.keys() & state.keys())
+    stale: dict[str, Any] = dict.fromkeys(RefinementOutput.__annotations__.keys() & state.keys())
     return cast("RefinementState", {**stale, **opened})
 
 

@@ -1,57 +1,149 @@
 """The `Mnemic` object, which an application opens once and keeps."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import date
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from uuid import uuid4
 
-from pydantic import SkipValidation
+from langchain_core.tools import BaseTool
+from pydantic import SecretStr, SkipValidation, TypeAdapter
 
-from mnemic.memory.governance import audit, retention, rollback, stats
-from mnemic.memory.runtime import agent_settings, usage
+from mnemic.memory.explicit.caller import TrustedCaller
+from mnemic.memory.explicit.correct import correct
+from mnemic.memory.explicit.forget import forget
+from mnemic.memory.explicit.remember import remember, remember_procedure
+from mnemic.memory.explicit.update import update
+from mnemic.memory.messages.incoming import HostMessage
+from mnemic.memory.messages.turn import RecallOptions, form_pending, formation_name, observe
+from mnemic.memory.recall.query import list_memories
+from mnemic.memory.recall.query import query as run_query
+from mnemic.memory.runtime.access import get_memory
+from mnemic.memory.runtime.graph import run_graph, run_leased
 from mnemic.memory.runtime.principal import Principal
-from mnemic.memory.runtime.resources import open_resources
-from mnemic.models.chat import PendingRequest
+from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.models.overrides import split_overrides
-from mnemic.service.conversation import Conversation
-from mnemic.service.explicit_memory import ExplicitMemory
-from mnemic.service.governance.time_machine import TimeMachine
-from mnemic.service.hosts.hosting import Hosting
+from mnemic.service.admin import Admin
+from mnemic.service.governance.history import History
+from mnemic.service.governance.privacy import Privacy
+from mnemic.service.graphs import Graphs
+from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
+from mnemic.service.hosts.nodes import HostNodes
+from mnemic.service.hosts.threads import Threads
+from mnemic.service.usage import UsageReports
 from mnemic.service.worker import background_work
-from mnemic.state.checking import MAX_LISTED, AnyId, Limit, Moment, check_arguments, to_uuid
+from mnemic.state.checking import AnyId, Limit, Revision, Time, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.events import ALL_STATS_KEYS, Stats, StatsKey
-from mnemic.state.governance import Erasure, Rollback, RollbackOptions
-from mnemic.state.identity import AnyIdentity, HostId, Identity, to_identity
-from mnemic.state.kinds import DailyUsage
-from mnemic.state.records import Memory, ScopeSettings
+from mnemic.state.formation import (
+    Corrected,
+    ExplicitScope,
+    ProcedureRequest,
+    Remembered,
+    RememberRequest,
+    UpdateRequest,
+)
+from mnemic.state.graphs import Lease, RecallOutput, SearchMode
+from mnemic.state.identity import AnyIdentity, HostId, Identity, Scope
+from mnemic.state.kinds import KINDS, Kind, SearchType
+from mnemic.state.query import METHOD_TOP_K, BudgetTokens, MemoryFilters, MemoryQuery
+from mnemic.state.records import Memory, Observed, SearchResult
+from mnemic.state.refinement import RefinementOutput
+from mnemic.state.results import AnnouncedChange, Forgotten, FormationResult, RecallResult, RefinementResult
 from mnemic.state.settings import Settings
-from mnemic.storage.erasure import Progress
-from mnemic.storage.opening import describe_database
+from mnemic.tools.memory import make_tools
+
+if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.language_models import BaseChatModel
+
+#: Readers of the rows in a graph's output; built when first used.
+_RESULTS: TypeAdapter[tuple[SearchResult, ...]] = TypeAdapter(tuple[SearchResult, ...], config={"defer_build": True})
+_CHANGES: TypeAdapter[tuple[AnnouncedChange, ...]] = TypeAdapter(
+    tuple[AnnouncedChange, ...], config={"defer_build": True}
+)
 
 
-class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
+class Mnemic:
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
-    Every method takes the `Identity` of the run; it sees and writes that identity's scope keys and nothing else. The
-    compiled graphs are in `graphs`. Each base class is a group of methods in a file of its own.
+    Every method takes the `Identity` of the run. It sees and writes that identity's scope keys and nothing else.
+    Namespaces hold the rest: `history`, `threads`, `privacy`, `admin`, `usage`, `graphs` and `nodes`.
     """
+
+    def __init__(self, resources: Resources) -> None:
+        #: Settings, database and models; for the faces of this package.
+        self.resources = resources
+        #: The compiled graphs, for a graph of your own.
+        self.graphs = Graphs(self._provide, resources.categories)
+        #: Nodes for a host's own graph.
+        self.nodes = HostNodes(resources, self.graphs)
+        #: Operations, their rollback, and past states.
+        self.history = History(self._person, resources)
+        #: Threads of LangGraph.
+        self.threads = Threads(resources)
+        #: Sharing, export and erasure for the person concerned.
+        self.privacy = Privacy(resources, self._person)
+        #: Settings of agents and scope keys, and the work on memories outside a conversation.
+        self.admin = Admin(resources, self.graphs)
+        #: Tokens and counts over time.
+        self.usage = UsageReports(resources)
+
+    async def _provide(self) -> Resources:
+        return self.resources
+
+    def _person(self, identity: Identity) -> Principal:
+        return Principal.person(self.resources.database, identity)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.resources.settings
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, **settings: Any) -> AsyncIterator[Self]:
-        """Open database and models; arguments are settings and override the environment.
+    async def open(
+        cls,
+        *,
+        database_url: str | SecretStr | None = None,
+        fast_model: "str | BaseChatModel | None" = None,
+        slow_model: "str | BaseChatModel | None" = None,
+        agent_model: "str | BaseChatModel | None" = None,
+        embedder: "str | Embeddings | None" = None,
+        base_url: str | SecretStr | None = None,
+        api_key: str | SecretStr | None = None,
+        background: bool | None = None,
+        settings: Settings | None = None,
+    ) -> AsyncIterator[Self]:
+        """Open the database and the models until the block ends.
 
-        `fast_model`, `slow_model`, `agent_model` may be chat models of LangChain's that the host has made, and
-        `embedder` an `Embeddings`. Background work is done until the block ends, unless
-        the setting `background` is off.
+        Each argument overrides the field of `settings` with its name; None leaves that field unchanged.
+
+        Args:
+            database_url: Postgres of the role `mnemic_app`; by default the embedded server.
+            fast_model: `provider:model`, or a chat model of LangChain's, for the steps of a formation.
+            slow_model: the same for consolidations.
+            agent_model: the same for answers and refinements.
+            embedder: a name, or an `Embeddings` of LangChain's.
+            base_url: an OpenAI-compatible endpoint for models and embedder.
+            api_key: its key.
+            background: whether to do background work until the block ends.
+            settings: all other settings; None for those of the environment.
 
         Raises:
-            ConfigurationError: a setting does not fit.
-            MnemicError: the database or the embedder is not available; the message has the remedy.
+            ConfigurationError: if a setting does not fit.
+            MnemicError: if the database or the embedder is not available; the message has the remedy.
         """
-        named, given = split_overrides(settings)
-        async with open_resources(Settings(**named), given) as resources:
+        arguments = {
+            "database_url": database_url,
+            "fast_model": fast_model,
+            "slow_model": slow_model,
+            "agent_model": agent_model,
+            "embedder": embedder,
+            "base_url": base_url,
+            "api_key": api_key,
+            "background": background,
+        }
+        overrides, models = split_overrides(arguments)
+        async with open_resources(Settings.with_overrides(settings, overrides), models) as resources:
             memory = cls(resources)
             if not resources.settings.background:
                 yield memory
@@ -59,219 +151,373 @@ class Mnemic(Conversation, ExplicitMemory, Hosting, TimeMachine[Identity]):
             async with background_work(resources, memory.graphs):
                 yield memory
 
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.resources.settings
-
-    def describe(self) -> str:
-        """Model, embedder and database in use, on one line."""
-        resources, database = self.resources, describe_database(self.settings)
-        return f"model: {resources.models.describe()}; embedder: {resources.embedder.name}; database: {database}"
-
-    def under_way(self) -> list[PendingRequest]:
-        """Return the requests to chat models that have no answer yet, the oldest first: for a sign of life."""
-        return self.resources.models.under_way()
-
     @check_arguments
-    async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:
-        """Set the agent's own values of settings; its other overrides stay, and None removes one.
-
-        Raises:
-            ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
-        """
-        await agent_settings.configure_agent(self.resources, identity, overrides)
-
-    @check_arguments
-    async def assign_tenant(self, identity: AnyIdentity, tenant_id: HostId) -> None:
-        """Assign the identity's agent to a tenant, whose agents share one daily token budget.
-
-        Args:
-            identity: names the agent.
-            tenant_id: the tenant; that of an agent that was never assigned is `default`.
-        """
-        await agent_settings.assign_tenant(self.resources, identity, tenant_id)
-
-    @check_arguments
-    async def agent_settings(self, identity: AnyIdentity) -> Settings:
-        """Return the settings in force for the identity's agent, with its overrides."""
-        return await agent_settings.agent_settings(self.resources, identity)
-
-    @check_arguments
-    async def configure_scope(self, identity: AnyIdentity, overrides: SkipValidation[ScopeSettings]) -> None:
-        """Replace the overrides of one of the identity's scope keys: its name, guidance, threshold and word limit.
-
-        Raises:
-            InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
-        """
-        await agent_settings.configure_scope(self.resources, identity, overrides)
-
-    @check_arguments
-    async def usage(
-        self, identity: AnyIdentity, *, since: date | None = None, before: date | None = None
-    ) -> list[DailyUsage]:
-        """Return the tokens of the identity's agent by day, step and model, the last day first, with their costs.
-
-        Args:
-            identity: names the agent.
-            since: from this day on, in UTC.
-            before: up to the day before this one.
-        """
-        return await usage.daily_usage(self.resources, identity, since, before)
-
-    @check_arguments
-    async def stats(
+    async def recall(
         self,
         identity: AnyIdentity,
+        question: str = "",
         *,
-        since: date | None = None,
-        before: date | None = None,
-        by: Sequence[StatsKey] = ALL_STATS_KEYS,
-    ) -> Stats:
-        """Return counts over time of the identity's agent, over all its users: memories, messages, events, tokens.
+        search: SearchMode = "auto",
+        budget_tokens: BudgetTokens | None = None,
+    ) -> RecallResult:
+        """Return the memory context of this turn: always-in-context memories, and search results if needed.
 
-        Events are kept for `events_days`. No count has contents or the id of a user.
+        `with_memory` puts its `context` into a request. If the embedder or the database fails, the turn goes on with
+        less, and `degraded` names the missing part. The context lists changes since the session's last recall; pass its
+        `revision` to `observe`.
 
         Args:
-            identity: names the agent.
-            since: from this day on, in UTC.
-            before: up to the day before this one.
-            by: columns by which the counts are added up; the others are None.
+            identity: the owner of the memory; its role's allowlist applies.
+            question: the message of this turn.
+            search: `auto`: rules decide by the question; `always`: the agent is not sure of its answer; `never`.
+            budget_tokens: maximum tokens of the search results; None for the setting.
+
+        Raises:
+            CategoryRefusedError: if the role has no allowlist.
+            InvalidInputError: if an argument cannot be used.
         """
-        return await stats.agent_stats(self.resources, identity, since, before, by)
+        request = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        output = cast(RecallOutput, await run_graph(self.graphs.recall, request, identity))
+        return RecallResult(
+            context=output["context"],
+            memories=_RESULTS.validate_python(output["memories"]),
+            searched=output["searched"],
+            tokens=output["tokens"],
+            degraded=output["degraded"],
+            revision=output["revision"],
+            updates=_CHANGES.validate_python(output["updates"]),
+            over_budget=tuple(output["over_budget"]),
+        )
 
     @check_arguments
-    async def tenant_stats(
+    async def query(
         self,
-        tenant_id: HostId,
+        identity: AnyIdentity,
+        query: str,
         *,
-        since: date | None = None,
-        before: date | None = None,
-        by: Sequence[StatsKey] = ALL_STATS_KEYS,
-    ) -> Stats:
-        """Return counts over time of all agents of a tenant, for operators; as `stats`.
+        categories: Sequence[str] | None = None,
+        filters: SkipValidation[MemoryFilters | Mapping[str, Any] | None] = None,
+        scopes: Sequence[Scope] | None = None,
+        search_type: SearchType = "hybrid",
+        top_k: int = METHOD_TOP_K,
+        threshold: float | None = None,
+        budget_tokens: int | None = None,
+    ) -> list[SearchResult]:
+        """Return the memories and messages that fit a question best, best first, with the parts of their scores.
+
+        At most two related memories may follow (`related_to`).
 
         Args:
-            tenant_id: as set by `assign_tenant`, or `default`.
-            since: as of `stats`.
-            before: as of `stats`.
-            by: as of `stats`.
-        """
-        return await stats.tenant_stats(self.resources, tenant_id, since, before, by)
-
-    # -- governance of memories of the identity's user and session; `Administration` has that of all others
-
-    def _acting(self, whose: Identity) -> Principal:
-        return Principal.person(self.resources.database, to_identity(whose))
-
-    @check_arguments
-    async def shared(self, identity: AnyIdentity, *, limit: Limit = 1000) -> list[Memory]:
-        """Return the active memories that the identity's actor shared with its groups or the whole agent, newest first.
+            identity: the owner of the memory; its role's allowlist applies.
+            query: the question; a phrase in quotation marks must occur in each result.
+            categories: only these; None for all that the role may read.
+            filters: further limits; see `MemoryFilters`.
+            scopes: only these scopes of the identity.
+            search_type: words and meaning, or one of them.
+            top_k: maximum number of results.
+            threshold: minimum cosine similarity of a result.
+            budget_tokens: maximum tokens of the results as lines of a prompt.
 
         Raises:
-            CategoryRefusedError, InvalidInputError: as `memories`.
+            CategoryRefusedError: if a category is not on the role's allowlist, or the role has none.
+            InvalidInputError: if the question is empty, a filter is unknown, or a value is out of its bounds.
+            EmbeddingError: if the question could not be embedded; a search by text needs no embedder.
+            DatabaseUnavailableError: if the database cannot be reached in time.
         """
-        found = await self.memories(identity, limit=limit)
-        return [row for row in found if row.author == identity.actor]
+        is_checked = isinstance(filters, MemoryFilters)
+        request = {
+            "query": query,
+            "categories": categories,
+            "filters": filters if is_checked else validate(dict, filters or {}, strict=False),
+            "scopes": scopes,
+            "search_type": search_type,
+            "top_k": top_k,
+            "threshold": threshold,
+            "returns": "full",
+            "budget_tokens": budget_tokens,
+        }
+        return await run_query(self.resources, identity, validate(MemoryQuery, request, strict=None))
 
     @check_arguments
-    async def unshare(
-        self, identity: AnyIdentity, *, cascade: bool = False, skip_erased: bool = False, dry_run: bool = False
-    ) -> Rollback:
-        """Withdraw the memories that `shared` lists as one operation; with `cascade`, later changes of them too.
-
-        Memories in the person's own scope stay. An administrator can undo it.
+    async def observe(
+        self,
+        identity: AnyIdentity,
+        messages: SkipValidation[Sequence[HostMessage]],
+        *,
+        revision: Revision | None = None,
+        several_speakers: bool = False,
+    ) -> Observed:
+        """Store messages for formation, except those that the session already has. It waits for no model.
 
         Args:
-            identity: names the groups, too.
-            cascade: as in `undo`: later operations on the same memories are undone as well, such as consolidations.
-            skip_erased: as in `undo`.
-            dry_run: as in `undo`.
+            identity: the owner of the session, and the author of messages with the role `user`.
+            messages: the whole conversation, or its new messages.
+            several_speakers: whether a message may name another speaker, as in a group's thread; only if the host, not
+                a client, has set the `user` of each message.
+            revision: the `revision` returned by the recall for this turn, so that its changes are not announced again;
+                None to announce them again.
 
         Raises:
-            RollbackConflictError, ContentErasedError, RollbackStoppedError, InvalidInputError: as `undo`.
+            InvalidInputError: if the identity has no session, an item is no message, there are more than 100,000 of
+                them, or no recall of this agent can have returned the revision; nothing was written.
+            RefusedIdentityError: if a message names another speaker; nothing was written.
         """
-        options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
-        return await rollback.unshare(self._acting(identity), identity.actor, options)
+        return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
 
     @check_arguments
-    async def as_of(
-        self, identity: AnyIdentity, scope_key: str, moment: Moment, *, with_closed: bool = False
+    async def form(self, identity: AnyIdentity, *, force: bool = True, retry: bool = False) -> list[FormationResult]:
+        """Form the pending messages of the session, run after run until none is due.
+
+        A last run that formed nothing has the reason: another run works on them (`leased`), they wait after a failure
+        (`backoff`), or they are quarantined.
+
+        Args:
+            identity: the owner of the session.
+            force: form messages before a trigger is reached, and without the pause after a failure.
+            retry: form only quarantined messages.
+
+        Raises:
+            ModelError: if the model failed, or a setting of the embedder is wrong; the messages stay pending, as after
+                any error.
+            ConcurrentChangeError: if other runs were faster, time and again.
+            DatabaseUnavailableError: if the database cannot be reached in time.
+            InvalidInputError: if the identity has no session.
+        """
+        await self.resources.background.finish(formation_name(identity))
+        outputs = await form_pending(self.resources, self.graphs.formation, identity, force=force, retry=retry)
+        return [FormationResult.from_output(output) for output in outputs]
+
+    @check_arguments
+    async def remember(
+        self,
+        identity: AnyIdentity,
+        content: str,
+        *,
+        category: str | None = None,
+        kind: Literal["fact", "core", "procedure"] = "fact",
+        steps: Sequence[str] = (),
+        importance: int = 3,
+        scope: ExplicitScope = "user",
+        private: bool = False,
+    ) -> Remembered:
+        """Store a fact, a commitment that is always in context, or a procedure; or return the stored duplicate.
+
+        Similar memories are listed (`near`) and stay: `correct` replaces one.
+
+        Args:
+            identity: the owner of the memory; its role's allowlist applies.
+            content: one complete sentence in the third person, of at most 30 words for a fact; the title of a
+                procedure.
+            category: one that the role reads and formation may choose from; not for a procedure, which is
+                `procedural`.
+            kind: `fact` is searched, `core` is part of every prompt, `procedure` is found by requests for its category.
+            steps: the steps of a procedure, in their order.
+            importance: 1 trivial to 5 vital; a procedure has 3.
+            scope: `group` with one group in the identity, or `agent` if the identity teaches the agent. A private text,
+                a personal category or contact data make it the user's own; the result has its `scope_key`.
+            private: whether it is confidential, and so never shared; not for a procedure.
+
+        Raises:
+            CategoryRefusedError: if the role may not write into this category.
+            InvalidInputError: if the content is not written as a memory has to be, or a value cannot be used.
+            EmbeddingError: if a setting of the embedder is wrong; nothing was written.
+        """
+        if kind == "procedure":
+            if category is not None or private:
+                raise InvalidInputError("category, private: a procedure has neither")
+            procedure = {"title": content, "steps": steps, "scope": scope}
+            procedure_request = validate(ProcedureRequest, procedure, strict=None)
+            return await remember_procedure(self.resources, identity, procedure_request, TrustedCaller())
+        if steps:
+            raise InvalidInputError('steps: only a memory of kind="procedure" has steps')
+        if category is None:
+            raise InvalidInputError("category: name the category of the memory")
+        request = {
+            "content": content,
+            "category": category,
+            "kind": kind,
+            "importance": importance,
+            "scope": scope,
+            "private": private,
+        }
+        remember_request = validate(RememberRequest, request, strict=None)
+        return await remember(self.resources, identity, remember_request, TrustedCaller())
+
+    @check_arguments
+    async def correct(self, identity: AnyIdentity, id: AnyId, content: str) -> Corrected:
+        """Replace a memory: it is closed with its date, and a new one in its place is found from then on.
+
+        The new memory has the old one's kind, scope key, subject, category, importance and privacy. Both changes are
+        one operation for `history.undo`. An active memory with the same text takes the place instead.
+
+        Args:
+            identity: the owner of the memory; its role's allowlist applies.
+            id: the memory to correct.
+            content: a text as for `remember`; for a procedure its title and, below it, a line for each step.
+
+        Raises:
+            InvalidInputError: if this identity's role has no such memory, or a value cannot be used.
+            NotCorrectedError: if the memory is protected, closed, absorbed or a consolidation, or shared while the
+                content may not be; or the session has had enough forgotten and corrected today.
+            CategoryRefusedError: if the role has no allowlist, or may not write into this category.
+            EmbeddingError: if a setting of the embedder is wrong; nothing was written.
+            ConcurrentChangeError: if the memory was changed meanwhile; nothing was written.
+        """
+        return await correct(self.resources, identity, to_uuid(id), content, TrustedCaller())
+
+    @check_arguments
+    async def forget(self, identity: AnyIdentity, id: AnyId) -> Forgotten:
+        """Soft-delete a memory of the identity's user or session; `history.undo` reverses it.
+
+        Args:
+            identity: the owner of the memory; its role's allowlist applies.
+            id: the memory to forget.
+
+        Raises:
+            InvalidInputError: if this identity's role has no such memory, or the value is no id.
+            NotForgottenError: if the memory is protected, shared, or a consolidation, or the session has forgotten
+                enough today.
+            CategoryRefusedError: if the role has no allowlist.
+        """
+        memory_id = to_uuid(id)
+        return Forgotten(id=memory_id, changed=await forget(self.resources, identity, memory_id, TrustedCaller()))
+
+    @check_arguments
+    async def refine(
+        self, identity: AnyIdentity, scope_key: str | None = None, *, force: bool = False, dry_run: bool = False
+    ) -> RefinementResult:
+        """Refine the context memories of one scope key if they exceed their budget, or resume a broken-off refinement.
+
+        The configured `agent` model, in the agent's persona, merges, shortens, deletes and protects memories with tools
+        of this session only. Each call is an operation of its own; `history.undo_refinement` undoes all of them.
+
+        Args:
+            identity: the owner of the scope key.
+            scope_key: the memories to refine, such as `user:ana`; None for the agent's own.
+            force: refine memories within their budget, too.
+            dry_run: count the work, and change nothing.
+
+        Raises:
+            RefinementRunningError: if another refinement of the scope key is running; the message has its duration.
+            RefinementOverError: if this run was frozen for so long that another one has resumed the refinement.
+            ModelError: if the model failed; the calls so far stay, and the next `refine` resumes the refinement.
+            CategoryRefusedError: if the identity's role does not read the always-in-context memories.
+            InvalidInputError: if the scope key is none of the identity's.
+        """
+        key = scope_key or identity.scope_keys[0]  # the widest, the agent's
+        request = {"scope_key": key, "force": force, "dry_run": dry_run}
+        lease = Lease("refinement", key, uuid4())
+        output = await run_leased(self.resources, self.graphs.refinement, request, identity, lease)
+        return RefinementResult.from_output(cast(RefinementOutput, output))
+
+    @check_arguments
+    async def get(self, identity: AnyIdentity, id: AnyId) -> Memory:
+        """Return one memory of the identity in any state.
+
+        Args:
+            identity: the owner of the memory; its role's allowlist applies, and the role `owner` reads all.
+            id: the memory.
+
+        Raises:
+            UnknownMemoryError: if this identity's role has no such memory.
+            CategoryRefusedError: if the role has no allowlist.
+            InvalidInputError: if the value is no id.
+        """
+        return await get_memory(self.resources, identity, to_uuid(id))
+
+    @check_arguments
+    async def memories(
+        self,
+        identity: AnyIdentity,
+        kinds: Sequence[Kind] = KINDS,
+        *,
+        limit: Limit = 1000,
+        with_closed: bool = False,
     ) -> list[Memory]:
-        """Return the memories of one of the identity's scope keys as they were at a moment, newest first.
-
-        A memory erased since is a row with the state `purged` and without content.
+        """Return the identity's memories, newest first.
 
         Args:
-            moment: as in `restore`; a revision within an operation is taken literally.
-            with_closed: those too that were superseded, absorbed or soft-deleted by then.
+            identity: the owner of the memories; its role's allowlist applies, and the role `owner` reads all.
+            kinds: only memories of these kinds.
+            limit: maximum number of memories.
+            with_closed: whether to include superseded and absorbed memories.
 
         Raises:
-            CategoryRefusedError: the identity's role has no allowlist.
-            InvalidInputError: the scope key is none of the identity's, or a value cannot be used.
+            CategoryRefusedError: if the role has no allowlist.
+            InvalidInputError: if a kind is unknown, or the limit is outside 1..100,000.
         """
-        return await rollback.as_of(self.resources, identity, scope_key, moment, with_closed=with_closed)
+        return await list_memories(self.resources, identity, kinds, limit=limit, with_closed=with_closed)
 
     @check_arguments
-    async def erase(
-        self, identity: AnyIdentity, *memory_ids: AnyId, dry_run: bool = False, progress: Progress | None = None
-    ) -> Erasure:
-        """Erase memories of the person for good, protected ones too, with every stored message of the same content.
-
-        Contents, vectors and the contents in the history are removed; ids, times and digests stay, so that the audit
-        chain still verifies. The person's other memories with its words go as well: its successors and predecessors,
-        merges, and consolidations that absorbed it (docs/erasure.md). Messages of other people stay. Threads stay:
-        delete them with `prune_threads(..., keep_latest=False)`.
-
-        An erasure that broke off is completed by the next one.
+    async def update(
+        self,
+        identity: AnyIdentity,
+        id: AnyId,
+        *,
+        pinned: bool | None = None,
+        tags: Sequence[str] | None = None,
+        importance: int | None = None,
+        valid_until: Time | None = None,
+    ) -> Memory:
+        """Change values of a memory, but not its text; None leaves a value unchanged. `history.undo` reverses it.
 
         Args:
-            memory_ids: ids from `memories`, also with `with_closed`, or of messages of the person from `query`.
-            dry_run: erase nothing, and return the items that would go, and those that stay with the reason.
-            progress: called after each step with the numbers of erased and remaining items.
+            identity: the owner of the memory; its role's allowlist applies.
+            id: the memory to change.
+            pinned: whether maintenance keeps the memory, however long it is not used.
+            tags: all of its tags; an empty list removes them.
+            importance: 1 trivial to 5 vital.
+            valid_until: when it ceases to hold, such as the day of a plan; maintenance closes it then, unless pinned.
 
         Returns:
-            The erased items, without unknown, foreign and already erased ids.
+            The changed memory.
 
         Raises:
-            InvalidInputError: no user and no session in the identity, or no ids.
+            InvalidInputError: if this identity's role has no such memory, there is no change, or a value cannot be
+                used.
+            NotUpdatedError: if the memory is protected or closed, or shared and the identity does not teach the agent.
+            CategoryRefusedError: if the role has no allowlist.
+            ConcurrentChangeError: if the memory was changed meanwhile; nothing was written.
         """
-        if not 0 < len(memory_ids) <= MAX_LISTED:
-            raise InvalidInputError(f"memory_ids: name 1 to {MAX_LISTED} memories; `memories` lists them")
-        wanted = [to_uuid(memory_id) for memory_id in memory_ids]
-        return await retention.erase(self._acting(identity), wanted, dry_run=dry_run, progress=progress)
+        request = {"pinned": pinned, "tags": tags, "importance": importance, "valid_until": valid_until}
+        return await update(self.resources, identity, to_uuid(id), validate(UpdateRequest, request, strict=None))
 
     @check_arguments
-    async def erase_person(
-        self, identity: AnyIdentity, *, dry_run: bool = False, progress: Progress | None = None
-    ) -> Erasure:
-        """Erase all data that the agent has of the identity's user: memories of and about them, and their messages.
-
-        Their messages go with the answers to them, sessions without other speakers go whole, and so does every memory
-        that rests on any of it, in shared scope keys too. Their threads go as well. Messages of other people stay
-        (docs/erasure.md).
-
-        It works in steps, between which others write; call it again to complete one that broke off.
+    def middleware(
+        self,
+        role: HostId = "supervisor",
+        *,
+        search: SearchMode = "auto",
+        budget_tokens: BudgetTokens | None = None,
+        observe: bool = True,
+        form: bool = True,
+        several_speakers: bool = False,
+    ) -> MemoryMiddleware:
+        """Return memory for `langchain.agents.create_agent`: it recalls, brings the role's tools, and observes.
 
         Args:
-            dry_run: as in `erase`.
-            progress: as in `erase`.
+            role: the agent's role; its allowlist applies, whatever role the identity has.
+            search: as in `recall`.
+            budget_tokens: as in `recall`.
+            observe: False for a subagent, whose user is another model.
+            form: start the formation of due messages after a turn; False if another process forms.
+            several_speakers: as in `observe`.
 
         Raises:
-            InvalidInputError: no user in the identity.
+            InvalidInputError: if an argument cannot be used.
         """
-        return await retention.erase(self._acting(identity), None, dry_run=dry_run, progress=progress)
+        recall_options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
+        turn_options = TurnOptions(observe=observe, form=form, several_speakers=several_speakers)
+        return MemoryMiddleware(self.resources, self.graphs, self.tools(role), recall_options, turn_options)
 
     @check_arguments
-    def export_audit(self, identity: AnyIdentity) -> AsyncIterator[str]:
-        """Yield the lines (JSON) of a file with the events of the person's own memories, as parts of the agent's chain.
+    def tools(self, role: str = "supervisor") -> list[BaseTool]:
+        """Return the tools of an agent in this role, for LangChain's `create_agent`, `ToolNode` or `bind_tools`.
 
-        Rows of the identity's user and session have their contents, unless erased; all other rows have only the
-        hashes of the chain. `check_export`, or sha256 alone, checks that no row was changed, moved or taken from
-        another chain. Only the operator of the database can tell whether a row without contents is the person's own.
+        They take the identity from the context of the run that calls them, and act in this role.
 
         Raises:
-            CategoryRefusedError: the identity's role is not `owner`; the export is the person's view, not an agent's.
-            InvalidInputError: no user and no session in the identity.
+            CategoryRefusedError: if the role has no allowlist.
+            InvalidInputError: if the role is no text.
         """
-        return audit.export(self._acting(identity))
+        return make_tools(self._provide, role, self.resources.categories, self.resources.database.loop)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache, wraps
-from inspect import iscoroutinefunction, signature
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast
+from inspect import Parameter, Signature, iscoroutinefunction, signature
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast, get_type_hints
 from uuid import UUID
 
 from pydantic import (
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 MAX_LISTED = 100_000
 Limit = Annotated[int, Field(ge=1, le=MAX_LISTED)]
 #: A revision of an agent's history, as Postgres counts them.
-Seq = Annotated[int, Field(ge=0, lt=2**63)]
+Revision = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -79,9 +79,26 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
     async def call_async(*args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)
 
+    checked: Any = call
     if iscoroutinefunction(function):
-        return cast("Callable[Parameters, Result]", call_async)
-    return cast("Callable[Parameters, Result]", call)
+        checked = call_async
+    checked.__signature__ = _readable_signature(function)  # read by `help` and `inspect`
+    return cast("Callable[Parameters, Result]", checked)
+
+
+def _readable_signature(function: Callable[..., Any]) -> Signature:
+    """Return the signature without the validators of its annotations."""
+
+    def stripped() -> None: ...
+
+    original = signature(function)
+    stripped.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    types = get_type_hints(stripped)
+    parameters: list[Parameter] = []
+    for parameter in original.parameters.values():
+        annotation = types.get(parameter.name, parameter.annotation)
+        parameters.append(parameter.replace(annotation=annotation))
+    return original.replace(parameters=parameters)
 
 
 def _argument_error(error: ValidationError, function: Callable[..., Any]) -> InvalidInputError | MissingIdentityError:
@@ -157,7 +174,7 @@ def _to_time(value: object, read: ValidatorFunctionWrapHandler) -> object:
 #: A time as callers pass it.
 Time = Annotated[AwareDatetime, WrapValidator(_to_time)]
 #: A point of a history as callers pass it: a revision or a time. A text or a fraction could mean either.
-Moment = Annotated[Seq | AwareDatetime, WrapValidator(_to_moment)]
+Moment = Annotated[Revision | AwareDatetime, WrapValidator(_to_moment)]
 
 
 def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str:

@@ -74,7 +74,7 @@ class RollbackOptions:
 class Operation:
     """One act on memories, as its history records it."""
 
-    op_id: UUID
+    id: UUID
     #: The seqs of its first and its last visible row.
     first_revision: int
     last_revision: int
@@ -96,9 +96,9 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class StateChange:
-    """One memory that a rollback changes, or that stands in its way."""
+    """One memory that a rollback changes, or that prevents it."""
 
-    memory_id: UUID
+    id: UUID
     kind: Kind
     scope_key: str
     before: State
@@ -110,7 +110,7 @@ class StateChange:
 class LaterOperation:
     """An operation that changed a memory after the one to be undone."""
 
-    op_id: UUID
+    id: UUID
     reason: str
 
 

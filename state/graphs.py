@@ -10,7 +10,7 @@ through `Mnemic`'s methods), and servers keep questions, not memories.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 from langgraph.channels import UntrackedValue
@@ -31,6 +31,8 @@ Waits = Literal["leased", "backoff"]
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
+#: Reason why the text of a consolidation is refused.
+RefusedText = Literal["too_long", "empty", "degenerate", "outdated", "lossy"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 
@@ -68,7 +70,7 @@ def join_spent(old: list[StepUsage], new: list[StepUsage]) -> list[StepUsage]:
     return [*old, *new]
 
 
-class ConsolidationResult(TypedDict, total=False):
+class ConsolidationOutput(TypedDict, total=False):
     """The result for one scope key."""
 
     scope_key: str
@@ -78,7 +80,7 @@ class ConsolidationResult(TypedDict, total=False):
     #: Share of names, numbers, dates and quoted words kept; 1.0 if no text was written.
     kept_share: float
     #: Reason of a refused text.
-    problem: Literal["too_long", "empty", "degenerate", "outdated", "lossy"] | None
+    problem: RefusedText | None
     spent: Annotated[list[StepUsage], join_spent]
 
 
@@ -91,7 +93,7 @@ class FormationInput(TypedDict, total=False):
     retry: Annotated[bool, UntrackedValue]
 
 
-def join_results(old: list[ConsolidationResult], new: list[ConsolidationResult]) -> list[ConsolidationResult]:
+def join_results(old: list[ConsolidationOutput], new: list[ConsolidationOutput]) -> list[ConsolidationOutput]:
     """Join the results of parallel runs, in the order of scope keys; an empty list resets them."""
     if not new:
         return []
@@ -124,7 +126,7 @@ class FormationOutput(TypedDict, total=False):
     uncovered_messages: int
     #: Usage of the formation's own steps, without its consolidations.
     spent: list[StepUsage]
-    consolidations: Annotated[list[ConsolidationResult], join_results]
+    consolidations: Annotated[list[ConsolidationOutput], join_results]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +203,7 @@ class ConsolidationInput(TypedDict, total=False):
     force: Annotated[bool, UntrackedValue]
 
 
-class ConsolidationState(ConsolidationInput, ConsolidationResult, total=False):
+class ConsolidationState(ConsolidationInput, ConsolidationOutput, total=False):
     """Consolidation's channels."""
 
     #: The run's lease on the scope key.
@@ -222,7 +224,8 @@ class RecallInput(TypedDict, total=False):
     budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
 
 
-class MemoryContext(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class MemoryContext:
     """The memory context of a turn as XML: two texts, since a provider caches the beginning of a request.
 
     Either may be empty. `with_memory` puts both into a request.
@@ -232,8 +235,8 @@ class MemoryContext(TypedDict):
     standing: str
     #: Changes since the session's last recall, and search results, for the place before the turn's message.
     turn: str
-    #: Id of that message; if it is None or missing, the last message of a user.
-    message_id: NotRequired[str | None]
+    #: Id of that message; if it is None, the last message of a user.
+    message_id: str | None = None
 
 
 class RecallOutput(TypedDict, total=False):
@@ -251,7 +254,7 @@ class RecallOutput(TypedDict, total=False):
     #: Revision up to which changes were announced to the session, for `observe` after the turn; None if no changes were
     #: requested.
     revision: int | None
-    #: Every change since the session's last recall, without a text: revision, event, sign, memory_id.
+    #: Every change since the session's last recall, without a text: revision, event, sign, id of the memory.
     updates: Rows
     #: Scope keys with a context memory above its budget, for which a refinement is recommended.
     over_budget: list[str]

@@ -83,6 +83,14 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunUsage(Usage):
+    """Tokens that one step of a run used, and their cost."""
+
+    #: US dollars; None without a price of the model, or if tokens were not reported.
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DailyUsage(Usage):
     """Tokens of an agent's step on one day."""
 

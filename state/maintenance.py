@@ -9,6 +9,7 @@ from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
 from mnemic.state.graphs import StepUsage
+from mnemic.state.kinds import RunUsage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class MaintenanceRun:
     counts: dict[str, int]
     #: Names of the steps that failed; the next run does them again.
     failed: list[str]
-    spent: list[StepUsage]
+    spent: list[RunUsage]
 
 
 class MaintenanceInput(TypedDict, total=False):

@@ -87,7 +87,7 @@ class MemoryQuery(_Part):
 class Candidate(NamedTuple):
     """What the search statement brings of one memory or message."""
 
-    item_id: UUID
+    id: UUID
     kind: ResultKind
     category: str
     scope_key: str

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
+from typing_extensions import TypedDict
+
 from mnemic.state.attribution import is_shared
 from mnemic.state.identity import Scope, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, ResultKind, Role, State
@@ -190,7 +192,8 @@ class PendingText(NamedTuple):
     content_hash: UUID
 
 
-class FilledVectors(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class FilledVectors:
     """Counts of vectors that were filled later."""
 
     #: Vectors that were stored.
@@ -199,7 +202,8 @@ class FilledVectors(NamedTuple):
     pending: int
 
 
-class Reembedded(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Reembedded:
     """Counts of a move to another embedder."""
 
     #: Agents that now search with the new embedder.
@@ -208,6 +212,17 @@ class Reembedded(NamedTuple):
     embedded: int
     #: Texts that the embedder refused; a text search alone finds them.
     refused: int
+
+
+class ScopeChanges(TypedDict, total=False):
+    """Changes of the settings of a scope key; None restores the general setting."""
+
+    name: str | None
+    extraction_guidance: str | None
+    consolidation_guidance: str | None
+    is_active: bool
+    threshold: int | None
+    word_limit: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +305,7 @@ class Explanation:
 class SearchResult:
     """One search result: a memory, or a message that was kept as a source."""
 
-    item_id: UUID
+    id: UUID
     kind: ResultKind
     scope_key: str
     category: str

@@ -96,7 +96,7 @@ class Turn(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
 
 
-class RefinementResult(TypedDict, total=False):
+class RefinementOutput(TypedDict, total=False):
     """Result of a requested refinement; for a dry run the work to do."""
 
     scope_key: Annotated[str, UntrackedValue]
@@ -135,7 +135,7 @@ class RefinementInput(TypedDict, total=False):
     dry_run: Annotated[bool, UntrackedValue]
 
 
-class RefinementState(RefinementInput, RefinementResult, total=False):
+class RefinementState(RefinementInput, RefinementOutput, total=False):
     """Refinement's channels. The session's row and the memories hold all that must survive a crash."""
 
     #: The run's lease on the session.
@@ -194,7 +194,7 @@ class Refinement:
     def as_result(self) -> RefinementState:
         """Return an ended session as the result of a refinement."""
         figures: dict[str, Any] = {}
-        for name in RefinementResult.__annotations__:
+        for name in RefinementOutput.__annotations__:
             if hasattr(self, name):
                 figures[name] = getattr(self, name)
         figures["refinement_id"] = str(self.id)

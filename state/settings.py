@@ -4,7 +4,7 @@ An agent may override the settings that are marked `Own` (`agents.settings`).
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -339,10 +339,33 @@ class Settings(ModelSettings):
         values = {name: value for name, value in overrides.items() if value is not None}
         if not values:
             return self
+        return self._replaced(values)
+
+    @classmethod
+    def with_overrides(cls, settings: Self | None, overrides: Mapping[str, Any]) -> Self:
+        """Return these settings with other values; a value of None leaves a setting unchanged.
+
+        Args:
+            settings: the settings; None for those of the environment.
+            overrides: values by the name of the setting.
+
+        Raises:
+            ConfigurationError: if a value does not fit.
+        """
+        changes = {name: value for name, value in overrides.items() if value is not None}
+        if settings is None:
+            return cls(**changes)
+        if not isinstance(settings, cls):
+            raise ConfigurationError("settings: pass a Settings object, or nothing")
+        if not changes:
+            return settings
+        return settings._replaced(changes)
+
+    def _replaced(self, changes: Mapping[str, Any]) -> Self:
         changed = type(self).__new__(type(self))
         with typed_errors():
             # `BaseSettings.__init__` would read the environment again: 5 ms of every recall
-            BaseModel.__init__(changed, **{**self.model_dump(), **values})
+            BaseModel.__init__(changed, **{**self.model_dump(), **changes})
         return changed
 
     def overridden_for_recall(self, overrides: dict[str, Any]) -> Self:

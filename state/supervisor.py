@@ -110,7 +110,7 @@ class Consent(BaseModel):
 class ThreadStatus:
     """State of a thread, without its messages."""
 
-    thread_id: str
+    id: str
     #: The latest checkpoint.
     checkpoint_id: str
     #: -1 for the input of a thread that has just begun.

@@ -1,12 +1,14 @@
 """An agent's maintenance: records of its runs, memories whose time is over, and threads that are no longer used."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from psycopg.types.json import Jsonb
 
 from mnemic.state.graphs import StepUsage
+from mnemic.state.kinds import RunUsage
 from mnemic.state.maintenance import MaintenanceRun
 from mnemic.storage.threads import ThreadOwner
 from mnemic.storage.transaction import ScopedTransaction, load_statements
@@ -54,12 +56,17 @@ async def note_step(
 async def end_run(tx: ScopedTransaction, run_id: UUID) -> MaintenanceRun:
     """Record that a run has ended; return its record."""
     (run,) = await tx.rows(MaintenanceRun, _SQL["end_run"], {"run_id": run_id})
-    return run
+    return _with_usage(run)
 
 
 async def list_runs(tx: ScopedTransaction, limit: int) -> list[MaintenanceRun]:
     """Return the runs of the agent's maintenance, the newest first."""
-    return await tx.rows(MaintenanceRun, _SQL["list_runs"], {"most": limit})
+    return [_with_usage(run) for run in await tx.rows(MaintenanceRun, _SQL["list_runs"], {"most": limit})]
+
+
+def _with_usage(run: MaintenanceRun) -> MaintenanceRun:
+    rows: list[Any] = run.spent  # JSON, as the table has it
+    return replace(run, spent=[RunUsage(**row) for row in rows])
 
 
 async def find_expired(tx: ScopedTransaction, rule: ExpiryRule, limit: int) -> list[Expired]:

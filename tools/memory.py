@@ -75,7 +75,7 @@ async def _query(call: Call) -> Answer:
 
 
 def _row(result: SearchResult, request: MemoryQuery, reader: str | None) -> dict[str, Any]:
-    row = {"id": str(result.item_id), "category": result.category, "text": result_line(result, request, reader)}
+    row = {"id": str(result.id), "category": result.category, "text": result_line(result, request, reader)}
     if result.related_to is not None:
         row["related_to"] = str(result.related_to)
     if request.returns == "bullets":

@@ -15,6 +15,7 @@ from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
+from mnemic.state.settings import Settings
 from mnemic.storage.memories import read_drafts as stored_drafts
 
 GROUP = TEAM
@@ -53,7 +54,7 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
         settings: of the `Mnemic`.
     """
     agent_id, talks, formed = f"corpus-{uuid4().hex[:8]}", Talks(), list[FormedSession]()
-    async with Mnemic.open(**settings, **(replay.settings() if replay else {})) as memory:
+    async with Mnemic.open(settings=Settings(**settings, **replay.settings() if replay else {})) as memory:
         for session in talks.messages:
             if replay:
                 replay.session = session
@@ -67,11 +68,11 @@ async def form_corpus(replay: Replay | None = None, **settings: Any) -> Formed:
                     found[item.id] = item
             async with memory.resources.database.transaction(who) as tx:
                 drafts |= await stored_drafts(tx, found)
-        described = memory.describe()
+        described = memory.admin.describe()
     listed = {fact.session for fact in expectations()[0]}
     checks: Counter[str] = Counter()
     for run in (run for one in formed if one.session in listed for run in one.runs):
-        checks.update(run["checks"])
+        checks.update(run.checks)
     read = listed | {session for session in talks.messages if talks.identity(agent_id, session).teaches_agent}
     memories = tuple(item for item in found.values() if item.source_session_id in read)
     return Formed(described=described, memories=memories, drafts=drafts, checks=checks, sessions=tuple(formed))

@@ -135,8 +135,8 @@ def _sessions(report: Report) -> list[str]:
     """What became of the messages, and of what failed."""
     lines = []
     for one in report.formed.sessions:
-        formed, left = sum(run["formed"] for run in one.runs), sum(run["uncovered_messages"] for run in one.runs)
-        refused = sum((Counter(run["refused"]) for run in one.runs), Counter[str]())
+        formed, left = sum(run.formed for run in one.runs), sum(run.uncovered_messages for run in one.runs)
+        refused = sum((Counter(run.refused) for run in one.runs), Counter[str]())
         lines.append(
             f"{one.session}: {formed} of {one.accepted} formed, {left} of them accounted for by nothing, "
             f"drafts refused: {dict(refused)} {'; '.join(one.complaints())}"

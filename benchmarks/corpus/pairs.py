@@ -24,6 +24,7 @@ from mnemic.service.cli.talks import name_agent
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, display_name, scope_key
 from mnemic.state.records import Memory
+from mnemic.state.settings import Settings
 
 _FILE: Final = Path(__file__).with_name("pairs.yaml")
 _KNOWN: Final = datetime(2026, 2, 2, 9, tzinfo=UTC)
@@ -79,7 +80,7 @@ async def decided(replay: Replay | None, **settings: Any) -> list[Outcome]:
     """What formation makes of all pairs: of each person one conversation, after which the known facts are looked at."""
     found: list[Outcome] = []
     models = replay.settings() if replay else {}
-    async with Mnemic.open(**{**settings, **models, **_SETTINGS}) as memory:
+    async with Mnemic.open(settings=Settings(**{**settings, **models, **_SETTINGS})) as memory:
         for person, given in pairs().items():
             who = await _known(memory, person, given)
             if replay:
@@ -97,7 +98,7 @@ async def decided(replay: Replay | None, **settings: Any) -> list[Outcome]:
 async def corrected(**settings: Any) -> list[Outcome]:
     """What is left of all pairs once each fact that has ended was corrected by hand; no model is asked."""
     found: list[Outcome] = []
-    async with Mnemic.open(**settings) as memory:
+    async with Mnemic.open(settings=Settings(**settings)) as memory:
         for person, given in pairs().items():
             who = (await _known(memory, person, given)).model_copy(update={"session_id": None})
             ids = {item.content: item.id for item in await memory.memories(who, ("fact",))}

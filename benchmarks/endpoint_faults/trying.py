@@ -16,6 +16,7 @@ from mnemic.prompts.formation.extraction import ExtractFactsOutput, ExtractRefle
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError
 from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 
 #: Silence that is borne, and the longest that an answer may take.
 _TIMEOUT, DEADLINE = 0.6, 2.5
@@ -61,7 +62,7 @@ async def trials(**settings: Any) -> AsyncIterator[Trial]:
         given: dict[str, Any] = {"base_url": endpoint.url, "api_key": "none", "embedder": "openai:m"}
         given |= {f"{tier}_model": "openai:m" for tier in ("fast", "slow", "agent")}
         limits = {"model_timeout_seconds": _TIMEOUT, "model_deadline_seconds": DEADLINE}
-        async with Mnemic.open(**given, **limits, **settings) as memory:
+        async with Mnemic.open(settings=Settings(**given, **limits, **settings)) as memory:
             for number, fault in enumerate(FAULTS):
                 yield await _trial(memory, endpoint, fault, f"fault-{number}")
 
@@ -118,7 +119,7 @@ async def _answer(memory: Mnemic, who: Identity) -> str:
     graph: Any = memory.graphs.supervisor(InMemorySaver())
     given = {"messages": [HumanMessage("I live in Porto.")]}
     try:
-        async for _ in graph.astream(given, memory.thread(who), context=who, stream_mode="messages"):
+        async for _ in graph.astream(given, memory.threads.config(who), context=who, stream_mode="messages"):
             pass
     except ModelError as error:
         return str(error)

@@ -119,7 +119,7 @@ class Product:
     async def semantic(self, user: int, question: str, categories: tuple[str, ...] | None) -> list[UUID]:
         """The ids of the ten memories nearest to a question in meaning."""
         request = MemoryQuery(query=question, categories=categories, search_type="semantic", top_k=10)
-        return [item.item_id for item in await query(self.resources, self._who(user), request)]
+        return [item.id for item in await query(self.resources, self._who(user), request)]
 
     async def recall(self, number: int) -> Any:
         """The context of a turn, with a search."""
@@ -131,8 +131,8 @@ class Product:
         who = self._who(number).model_copy(update={"session_id": f"product-{uuid4()}"})
         await self.memory.observe(who, [{"role": role, "content": self._sayings.text()} for role in TURNS])
         (run,) = await self.memory.form(who)
-        if run["stored"] != {"fact": 3}:
-            raise RuntimeError(f"a formation stored {run['stored']}, not three facts; the measurement means nothing")
+        if run.stored != {"fact": 3}:
+            raise RuntimeError(f"a formation stored {run.stored}, not three facts; the measurement means nothing")
 
     async def insert_100(self, number: int) -> None:
         """A hundred memories in one operation."""

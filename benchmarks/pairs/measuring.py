@@ -16,6 +16,7 @@ from mnemic.prompts.background.judge_pairs import PairVerdict
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.records import Memory, NewMemory
+from mnemic.state.settings import Settings
 from mnemic.storage import memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -90,11 +91,13 @@ async def measure(pairs: Sequence[Pair], *, is_careless: bool = False, **setting
         reader = stack.enter_context(Reader(pairs, is_careless=is_careless))
         models = {"fast_model": "openai:reader", "base_url": reader.base_url, "api_key": "recorded"}
         memory = await stack.enter_async_context(
-            Mnemic.open(**{"background": False, "pairs_per_user_and_day": 1000, **models, **settings})
+            Mnemic.open(
+                settings=Settings(**{"background": False, "pairs_per_user_and_day": 1000, **models, **settings})
+            )
         )
         for person, given in groupby(pairs, key=lambda pair: pair.person):
             await _store(memory, _identity(person), list(given))
-        await memory.maintain(Identity(agent_id="pairs"))
+        await memory.admin.maintain(Identity(agent_id="pairs"))
         for person, given in groupby(pairs, key=lambda pair: pair.person):
             facts = await memory.memories(_identity(person), ("fact",), with_closed=True)
             outcomes += [_outcome(pair, facts, reader) for pair in given]

@@ -14,6 +14,7 @@ from mnemic.models.replay import Exchange, Replay, read_record
 from mnemic.service.cli.talks import TEAM, Talks
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 
 #: Turns of each person that are measured, at most and at least.
 _MOST, _LEAST = 12, 5
@@ -58,10 +59,10 @@ async def talked(tokens: int, **settings: Any) -> list[Pair]:
     pairs: list[Pair] = []
     with Replay(read_record(talks.record), _REMEDY, talker) as replay:
         given = {**replay.settings(), "agent_model": "openai:recorded", **settings}
-        async with Mnemic.open(**given) as memory:
+        async with Mnemic.open(settings=Settings(**given)) as memory:
             for session in talks.messages:
                 await talks.form(memory, agent_id, session)
-            await memory.configure_agent(
+            await memory.admin.configure_agent(
                 Identity(agent_id=agent_id), formation_messages=_NEVER, formation_tokens=_NEVER
             )
             for person in talks.people():
@@ -81,7 +82,7 @@ def _said(talks: Talks, person: str) -> Iterator[tuple[str, str]]:
 
 async def _turns(memory: Mnemic, who: Identity, said: list[tuple[str, str]], talker: Talker, tokens: int) -> Any:
     """The requests of each turn behind a thread of so many tokens; none where too little was said."""
-    graph, config = memory.graphs.supervisor(InMemorySaver()), memory.thread(who)
+    graph, config = memory.graphs.supervisor(InMemorySaver()), memory.threads.config(who)
     begun = 0
     while begun < len(said) and sum(count_tokens(text) for pair in said[:begun] for text in pair) < tokens:
         begun += 1

@@ -35,7 +35,7 @@ def _product(resources: Resources, stored: Stored) -> dict[str, Ask]:
     turns = {row.item_id: row.turn_ids for row in stored.rows}
 
     def scored(found: Sequence[SearchResult], question: Question) -> Score:
-        lines = [Returned(turn_ids=turns[one.item_id], tokens=count_tokens(found_line(one))) for one in found]
+        lines = [Returned(turn_ids=turns[one.id], tokens=count_tokens(found_line(one))) for one in found]
         return score(lines, question.evidence)
 
     def plain(search_type: SearchType, fusion: str = "weighted") -> Ask:

@@ -68,7 +68,7 @@ async def recall_after(resources: Resources, refined: Refined) -> Recalled:
 
 async def _recalled(resources: Resources, facts: Sequence[_Fact], questions: Sequence[Question]) -> Recalled:
     who = Identity(agent_id=f"asked-{uuid4().hex[:12]}", user_id="curator")
-    await Mnemic(resources).configure_agent(who)  # which makes the agent known
+    await Mnemic(resources).admin.configure_agent(who)  # which makes the agent known
     stored = await _store(resources, who, facts)
     asked = [question for question in questions if question.category in _ANSWERABLE]
     found = mean([await _ask(resources, who, stored, question) for question in asked])
@@ -79,7 +79,7 @@ async def _recalled(resources: Resources, facts: Sequence[_Fact], questions: Seq
 
 async def _ask(resources: Resources, who: Identity, stored: Mapping[UUID, _Fact], question: Question) -> Score:
     found = await query(resources, who, MemoryQuery(query=question.text, top_k=MAX_TOP_K))
-    lines = [Returned(turn_ids=stored[one.item_id].turn_ids, tokens=count_tokens(found_line(one))) for one in found]
+    lines = [Returned(turn_ids=stored[one.id].turn_ids, tokens=count_tokens(found_line(one))) for one in found]
     return score(lines, question.evidence)
 
 

@@ -71,7 +71,7 @@ async def refine(resources: Resources, core: Core, today: date | None = None) ->
     service = Mnemic(replace(resources, today=lambda _: day))
     if await service.memories(who, ("core", "reflection")):
         sys.exit(f"This database holds {core.name} already: take a fresh one, or none")
-    await service.configure_agent(who, refinement_target_tokens=core.target)
+    await service.admin.configure_agent(who, refinement_target_tokens=core.target)
     await _store(resources, who, before)
     calls, given = Calls(), RefinementInput(scope_key=scope_key("agent", who.agent_id), force=True)
     config: RunnableConfig = {"callbacks": [calls], "recursion_limit": 10_000}

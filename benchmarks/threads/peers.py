@@ -16,6 +16,7 @@ from psycopg_pool import AsyncConnectionPool
 from benchmarks.latency.server import BenchServer
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 from mnemic.storage.migrate import migrate
 
 Durability = Literal["sync", "async", "exit"]
@@ -86,9 +87,9 @@ async def ours(server: BenchServer) -> AsyncIterator[Peer]:
     dsn = server.new_database("bench_threads")
     await migrate(dsn)
     service = f"{dsn} user=mnemic_app"
-    async with Mnemic.open(database_url=service, embedder="hash", pool_size=CONNECTIONS) as memory:
-        saver = memory.checkpointer()
-        yield Peer(saver, _graph(saver), memory.thread(_WHO))
+    async with Mnemic.open(database_url=service, embedder="hash", settings=Settings(pool_size=CONNECTIONS)) as memory:
+        saver = memory.threads.checkpointer()
+        yield Peer(saver, _graph(saver), memory.threads.config(_WHO))
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ async def reembed(resources: Resources, agent_id: str | None, progress: Progress
             if await move_agent(resources, agent.agent_id, model, tally.add):
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-    return Reembedded(len(agents), tally.embedded, tally.refused)
+    return Reembedded(agents=len(agents), embedded=tally.embedded, refused=tally.refused)
 
 
 @dataclass

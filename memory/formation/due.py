@@ -7,7 +7,7 @@ from typing import cast
 from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.identity import acting_for
 from mnemic.state.errors import MnemicError
-from mnemic.state.graphs import ConsolidationResult
+from mnemic.state.graphs import ConsolidationOutput
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.records import ScopeSettings
 from mnemic.state.settings import Settings
@@ -39,7 +39,7 @@ async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Se
     return due
 
 
-async def consolidate_due(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationResult:
+async def consolidate_due(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
     """Consolidate a scope key after a formation, and return the result; an error leaves its reflections waiting.
 
     After a success it runs again, since another formation may have found this run busy and left its reflections.
@@ -53,9 +53,9 @@ async def consolidate_due(graph: AnyGraph, identity: Identity, key: str) -> Cons
     return result
 
 
-async def _consolidate(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationResult:
+async def _consolidate(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
     try:
-        return cast(ConsolidationResult, await graph.ainvoke({"scope_key": key}, context=identity))
+        return cast(ConsolidationOutput, await graph.ainvoke({"scope_key": key}, context=identity))
     except MnemicError as error:
         _LOG.warning("a consolidation failed, its reflections wait: %s", error)
         return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}

@@ -6,7 +6,6 @@ from operator import attrgetter
 from mnemic.state.errors import ContentErasedError, RollbackConflictError
 from mnemic.state.governance import LaterOperation, Plan, PlanRow, Rollback, RollbackOptions, StateChange
 
-_FIELDS = ("memory_id", "kind", "scope_key", "before", "after")
 _CONFLICTS = {
     "protected": "protected memories are rolled back by an administrator only",
     "later": "later operations ({}) changed the same memories: look at the dry run, and undo them too with cascade",
@@ -19,9 +18,9 @@ def described(plan: Plan) -> Rollback:
 
     def part(name: str) -> tuple[StateChange, ...]:
         rows = sorted((row for row in plan.rows if row.part == name), key=attrgetter("memory_id"))
-        return tuple(StateChange(**{field: getattr(row, field) for field in _FIELDS}) for row in rows)
+        return tuple(map(_state_change, rows))
 
-    later = (LaterOperation(op_id=row.op_id, reason=row.reason) for row in plan.rows if row.part == "conflict")
+    later = (LaterOperation(id=row.op_id, reason=row.reason) for row in plan.rows if row.part == "conflict")
     return Rollback(
         op_id=None,
         changes=part("change"),
@@ -31,6 +30,10 @@ def described(plan: Plan) -> Rollback:
         protected=part("protected"),
         relations=sum(row.part == "relation" for row in plan.todo),
     )
+
+
+def _state_change(row: PlanRow) -> StateChange:
+    return StateChange(id=row.memory_id, kind=row.kind, scope_key=row.scope_key, before=row.before, after=row.after)
 
 
 def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:

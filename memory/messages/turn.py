@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from uuid import uuid4
@@ -66,7 +66,7 @@ async def recall_turn(
     given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
     recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
     return {
-        "memory_context": {**recalled["context"], "message_id": message_id},
+        "memory_context": replace(recalled["context"], message_id=message_id),
         "memory_revision": recalled["revision"],
         "memory_searched": recalled["searched"],
     }

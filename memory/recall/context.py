@@ -93,7 +93,7 @@ def _updates(delta: Delta | None) -> list[dict[str, Any]]:
     for change in delta.changes:
         sign = SIGNS[change.event]
         memory_id = str(change.memory_id)
-        updates.append({"revision": change.revision, "event": change.event, "sign": sign, "memory_id": memory_id})
+        updates.append({"revision": change.revision, "event": change.event, "sign": sign, "id": memory_id})
     return updates
 
 
@@ -146,12 +146,12 @@ async def search_for_turn(
         categories=resources.categories.of_role(identity.role).categories,
         embed=partial(_embed_question, question=question),
     ).run()
-    fresh = [result for result in searched.results if result.item_id not in in_context]
+    fresh = [result for result in searched.results if result.id not in in_context]
     results = _without_repeated_text(_best_with_related(fresh, settings.recall_limit))
     line = partial(found_line, reader=identity.user_id)
     fitting = fit_results(results, line, question, reading.budget_tokens)
     resources.note_uses(identity, fitting)
-    resources.shown.note(identity, [result.item_id for result in fitting])
+    resources.shown.note(identity, [result.id for result in fitting])
     # the output of a graph may be checkpointed, so a long message goes into it by its excerpt alone
     shown = [replace(result, content=result.shown) for result in fitting]
     degraded: Degraded | None = None if searched.has_vector else "text_only"
@@ -161,7 +161,7 @@ async def search_for_turn(
 def _best_with_related(results: Sequence[SearchResult], limit: int) -> list[SearchResult]:
     """Return at most so many results, then the memories that are related to them."""
     best = [result for result in results if result.related_to is None][:limit]
-    best_ids = {result.item_id for result in best}
+    best_ids = {result.id for result in best}
     return [*best, *(result for result in results if result.related_to in best_ids)]
 
 
@@ -203,9 +203,9 @@ def render_context(reading: RecallReading, results: Sequence[SearchResult], read
     The budget bounds the search results. Refinement bounds the memories that are always in context.
     """
     names = {scope.scope_key: display_name(split_scope_key(scope.scope_key)[1]) for scope in reading.scopes}
-    context: MemoryContext = {
-        "standing": render_standing(reading.scopes, names=names, reader=reader),
-        "turn": render_turn(results, reading.delta, reader=reader),
-    }
-    tokens = count_tokens(context["standing"]) + count_tokens(context["turn"])
+    context = MemoryContext(
+        standing=render_standing(reading.scopes, names=names, reader=reader),
+        turn=render_turn(results, reading.delta, reader=reader),
+    )
+    tokens = count_tokens(context.standing) + count_tokens(context.turn)
     return {"context": context, "memories": _RESULTS.dump_python([*results], mode="json"), "tokens": tokens}

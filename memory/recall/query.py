@@ -57,7 +57,7 @@ async def query(resources: Resources, identity: Identity, request: MemoryQuery) 
         line = partial(result_line, request=request, reader=identity.user_id)
         results = fit_results(results, line, request.query, request.budget_tokens)
     resources.note_uses(identity, results)
-    resources.shown.note(identity, [result.item_id for result in results])
+    resources.shown.note(identity, [result.id for result in results])
     return results
 
 

@@ -137,7 +137,7 @@ class _Scored:
 
     @property
     def id(self) -> UUID:
-        return self.candidate.item_id
+        return self.candidate.id
 
     @property
     def order(self) -> tuple[float, float, float, UUID]:
@@ -152,14 +152,14 @@ def reciprocal(candidates: Sequence[Candidate], weights: Weights, k: int) -> lis
     by_meaning: list[tuple[float, UUID]] = []
     for candidate in candidates:
         if candidate.text:
-            by_words.append((-candidate.text, candidate.item_id))
+            by_words.append((-candidate.text, candidate.id))
         if candidate.similarity is not None:
-            by_meaning.append((-candidate.similarity, candidate.item_id))
+            by_meaning.append((-candidate.similarity, candidate.id))
     sums: defaultdict[UUID, float] = defaultdict(float)
     for weight, branch in ((weights.text, by_words), (weights.meaning, by_meaning)):
         for rank, (_, item_id) in enumerate(sorted(branch), start=1):
             sums[item_id] += weight * (k + 1) / (k + rank)
-    return [_with_fused(candidate, sums[candidate.item_id]) for candidate in candidates]
+    return [_with_fused(candidate, sums[candidate.id]) for candidate in candidates]
 
 
 def _with_fused(candidate: Candidate, fused: float) -> Candidate:
@@ -344,7 +344,7 @@ def _related(
     closest = _closest_result(best, links)
     counts = Counter(entry.candidate.category for entry in best)
     related: list[SearchResult] = []
-    eligible = {candidate.item_id: candidate for candidate in candidates if candidate.item_id in closest}
+    eligible = {candidate.id: candidate for candidate in candidates if candidate.id in closest}
     for item_id in sorted(eligible, key=lambda item_id: (-closest[item_id][0], item_id)):
         candidate = eligible[item_id]
         counts[candidate.category] += 1

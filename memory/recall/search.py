@@ -107,11 +107,11 @@ async def search(
     if by_rank:
         candidates = reciprocal(candidates, weights, setup.settings.rrf_k)
     context = ranking_context(request, tx.identity.user_id, setup.rag_lengths)
-    pieces = {candidate.item_id: candidate.piece for candidate in candidates}
+    pieces = {candidate.id: candidate.piece for candidate in candidates}
 
     def rank() -> list[SearchResult]:
         best = ranked(candidates, links, context, weights)
-        return [_with_excerpt(result, pieces[result.item_id], request.query) for result in best]
+        return [_with_excerpt(result, pieces[result.id], request.query) for result in best]
 
     length = sum(len(candidate.content) for candidate in candidates)
     if length > _MAX_CHARS_ON_LOOP:

@@ -88,7 +88,7 @@ async def _merge(editor: ContextMemoryEditor, numbers: Sequence[int], text: str)
     return _Edit(replaced, new_id, lost)
 
 
-async def update(session: RefinementSession, id: int, content: str) -> str:  # noqa: A002 - the tool's argument
+async def update(session: RefinementSession, id: int, content: str) -> str:
     """Rewrite one memory, or the consolidation, no longer than it was; a searchable one gets a new vector.
 
     A memory that the session has shortened may grow again to the length of its originals.
@@ -133,7 +133,7 @@ async def _update(editor: ContextMemoryEditor, number: int, text: str, new_vecto
     return _Edit(replaced, entry.id, lost)
 
 
-async def delete(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
+async def delete(session: RefinementSession, id: int) -> str:
     """Soft-delete one memory; its source messages leave search with it, in every category.
 
     Raises:
@@ -156,7 +156,7 @@ async def _delete(editor: ContextMemoryEditor, number: int) -> tuple[Sequence[Or
     return replaced.originals, removable
 
 
-async def protect(session: RefinementSession, id: int) -> str:  # noqa: A002 - the tool's argument
+async def protect(session: RefinementSession, id: int) -> str:
     """Protect a memory for good, within the share of the target that may be protected.
 
     Raises:

@@ -22,7 +22,7 @@ from mnemic.state.refinement import (
     LedgerEntry,
     Refinement,
     RefinementInput,
-    RefinementResult,
+    RefinementOutput,
     RefinementState,
     total_tokens,
 )
@@ -34,7 +34,7 @@ from mnemic.storage.transaction import ScopedTransaction
 class _Opened(NamedTuple):
     """The work to do, and its session; None if no work is due, or for a dry run."""
 
-    work: RefinementResult
+    work: RefinementOutput
     session: RefinementSession | None
 
 
@@ -119,7 +119,7 @@ async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSe
 
 def _plan(
     session: RefinementSession, ledger: Sequence[LedgerEntry], running: Refinement | None, *, is_forced: bool
-) -> RefinementResult:
+) -> RefinementOutput:
     """Return the work to do: due if the memories are over their budget, a session broke off, or it is forced."""
     tokens = total_tokens(ledger)
     is_over_budget = tokens > session.settings.refinement_budget_tokens

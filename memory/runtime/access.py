@@ -6,7 +6,7 @@ from uuid import UUID
 
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory
@@ -30,6 +30,19 @@ async def visible_memories(resources: Resources, identity: Identity, memory_ids:
             if memory and is_visible(memory, allowlist):
                 visible.append(memory)
     return visible
+
+
+async def get_memory(resources: Resources, identity: Identity, memory_id: UUID) -> Memory:
+    """Return one memory that the identity's role may see, in any state.
+
+    Raises:
+        UnknownMemoryError: if there is no such memory.
+        CategoryRefusedError: if the role has no allowlist.
+    """
+    visible = await visible_memories(resources, identity, [memory_id])
+    if not visible:
+        raise UnknownMemoryError("no memory of this identity has this id: `memories` lists them")
+    return visible[0]
 
 
 def require_visible(memory: Memory | None, allowlist: Allowlist) -> Memory:

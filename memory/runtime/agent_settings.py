@@ -12,7 +12,7 @@ from mnemic.memory.text.shape import clean_text, require_text
 from mnemic.state.checking import validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings
+from mnemic.state.records import ScopeChanges, ScopeSettings
 from mnemic.state.settings import Settings
 from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -75,15 +75,36 @@ async def agent_settings(resources: Resources, identity: Identity) -> Settings:
         return resources.settings.overridden(await scopes.agent_settings(scoped))
 
 
-async def configure_scope(resources: Resources, identity: Identity, overrides: ScopeSettings) -> None:
-    """Replaces what one of the identity's scope keys overrides.
+async def configure_scope(resources: Resources, identity: Identity, scope_key: str, changes: ScopeChanges) -> None:
+    """Change the settings of one of the identity's scope keys; the others stay.
 
     Raises:
-        InvalidInputError: the scope key is none of the identity's, or a value cannot be used; nothing was written.
+        InvalidInputError: if the scope key is none of the identity's, or a value cannot be used; nothing was written.
     """
-    if not isinstance(overrides, ScopeSettings):
-        raise InvalidInputError("what a scope key overrides is given as ScopeSettings")
-    wanted = replace(overrides, **validate(_Overrides, overrides, strict=None).model_dump())
-    if wanted.scope_key not in identity.scope_keys:
+    _require_scope_key(identity, scope_key)
+
+    async def change(tx: ScopedTransaction) -> None:
+        await scopes.lock_agent(tx)
+        settings = (await scopes.scope_settings(tx)).get(scope_key, ScopeSettings(scope_key=scope_key))
+        changed = replace(settings, **changes)
+        values = validate(_Overrides, changed, strict=None).model_dump()
+        await scopes.configure_scope(tx, replace(changed, **values))
+
+    await resources.database.write(identity, change)
+
+
+async def scope_settings(resources: Resources, identity: Identity, scope_key: str) -> ScopeSettings:
+    """Return the settings of one of the identity's scope keys.
+
+    Raises:
+        InvalidInputError: if the scope key is none of the identity's.
+    """
+    _require_scope_key(identity, scope_key)
+    async with resources.database.transaction(identity) as tx:
+        settings = await scopes.scope_settings(tx)
+    return settings.get(scope_key, ScopeSettings(scope_key=scope_key))
+
+
+def _require_scope_key(identity: Identity, scope_key: str) -> None:
+    if scope_key not in identity.scope_keys:
         raise InvalidInputError("the scope key to configure is none of this identity's")
-    await resources.database.write(identity, lambda scoped: scopes.configure_scope(scoped, wanted))

@@ -117,7 +117,7 @@ async def embed_pending(
             vectors = await embed_within(resources, texts, resources.settings.model_timeout_seconds)
             fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
             embedded += await write(fill)
-    return FilledVectors(embedded, await write(embeddings.count_pending))
+    return FilledVectors(embedded=embedded, pending=await write(embeddings.count_pending))
 
 
 @asynccontextmanager

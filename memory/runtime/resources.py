@@ -173,7 +173,7 @@ class Resources:
 
     def note_uses(self, identity: Identity, found: Iterable[SearchResult]) -> None:
         """Notes the memories that a recall returned; where much waits, it is written in the background."""
-        if self.uses.note(identity, [item.item_id for item in found if item.kind != "message"]):
+        if self.uses.note(identity, [item.id for item in found if item.kind != "message"]):
             ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
             self.background.begin("uses", lambda: self.uses.write(self.database), ids)
 

@@ -19,15 +19,15 @@ def with_memory(messages: Sequence[BaseMessage], context: MemoryContext) -> list
         messages: the whole request, the host's own system message first.
         context: that of the turn's recall, as a graph's `memory_context` or in what `Mnemic.recall` returns.
     """
-    conversation, behind = [*messages], [context["standing"]]
+    conversation, behind = [*messages], [context.standing]
     places = [place for place, message in enumerate(conversation) if isinstance(message, HumanMessage)]
-    wanted = context.get("message_id")
+    wanted = context.message_id
     own = [place for place in places if wanted is not None and conversation[place].id == wanted]
     if not places:
-        behind.append(context["turn"])
-    elif context["turn"]:  # by its place where messages have no ids, or a summary has taken that of this one
+        behind.append(context.turn)
+    elif context.turn:  # by its place where messages have no ids, or a summary has taken that of this one
         place = (own or places)[-1]
-        conversation[place] = _joined(conversation[place], context["turn"], in_front=True)
+        conversation[place] = _joined(conversation[place], context.turn, in_front=True)
     text = "\n\n".join(filter(None, behind))
     if not text:
         return conversation

@@ -29,6 +29,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.state.errors import BrokenAuditError, InvalidInputError
 from mnemic.state.files import create_private
 from mnemic.state.governance import AuditProblem, Operation
+from mnemic.state.identity import Identity
 
 OneAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent's history; without it, all of them.")]
 Anchors = Annotated[Path | None, typer.Option("--anchors", help="A file that `mnemic audit anchor` has written.")]
@@ -43,8 +44,9 @@ _TITLES = ("when (UTC), and its operation", "rows", "why, by", "what")
 
 async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJson = False) -> None:
     """Check the history of every agent, or of one; the exit code is 1 where something is wrong."""
+    identity = Identity(agent_id=agent) if agent else None
     async with Administration.open() as administration:
-        problems = await administration.verify(agent, anchors)
+        problems = await administration.verify(identity, anchors)
     explained = [{**asdict(problem), "explanation": problem.explanation} for problem in problems]
     report(explained, _list_problems(problems), as_json=as_json)
     if anchors is None:
@@ -70,7 +72,7 @@ async def anchor(agent: Agent, file: AnchorsFile, as_json: AsJson = False) -> No
     """Sign what an agent's history hashes to now and add it to a file; refused where the history is not whole."""
     async with Administration.open() as administration:
         try:
-            made = await administration.anchor(agent, file)
+            made = await administration.anchor(Identity(agent_id=agent), file)
         except BrokenAuditError as error:
             show(*_list_problems(error.problems))
             raise
@@ -83,7 +85,7 @@ async def export(agent: Agent, user: User, session: Session = None, output: Outp
     async with open_memory() as memory:
         try:
             with nullcontext(sys.stdout) if output is None else _created(output) as file:
-                async for line in memory.export_audit(who):
+                async for line in memory.privacy.export_audit(who):
                     file.write(line + "\n")
         except OSError as error:
             raise InvalidInputError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
@@ -130,7 +132,7 @@ async def log(
     """List what was done to memories, newest first: ids and figures, no contents."""
     moment = None if since is None else to_moment(since)
     async with governing(agent, user, session) as (machine, whose):
-        found = await machine.operations(whose, session_id=session, since=moment, limit=limit)
+        found = await machine.history.operations(whose, session_id=session, since=moment, limit=limit)
     report(found, table(map(_row, found), *_TITLES), as_json=as_json, nothing="no operations")
 
 
@@ -139,4 +141,4 @@ def _row(operation: Operation) -> tuple[object, ...]:
     if operation.left:
         events += f"; {operation.left} changes left, the same call goes on"
     when, why = to_the_second(operation.ts), f"{operation.reason}, {acting(operation)}"
-    return [when, plain(operation.op_id, "dim")], f"{operation.first_revision}-{operation.last_revision}", why, events
+    return [when, plain(operation.id, "dim")], f"{operation.first_revision}-{operation.last_revision}", why, events

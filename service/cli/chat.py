@@ -54,8 +54,8 @@ async def chat(agent: Agent, user: User, group: Groups = None, session: Conversa
     new = f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     who = identity(agent, user, group, new if session is None else session)
     async with Mnemic.open() as memory:
-        model = (await memory.agent_settings(who)).model_for("agent")
-        say(f"{memory.describe()}; answers: {OFFLINE_LABEL if model == OFFLINE else model}")
+        model = (await memory.admin.agent_settings(who)).model_for("agent")
+        say(f"{memory.admin.describe()}; answers: {OFFLINE_LABEL if model == OFFLINE else model}")
         if session is None:
             go_on = command_line("chat", agent=agent, user=user, group=who.group_ids, session=new)
             say(f"to go on with this conversation later: {go_on}")
@@ -70,7 +70,7 @@ class ChatSession:
         self._who = who
         #: What becomes of the memory is the person's own view.
         self._person = who.model_copy(update={"role": OWNER})
-        self._graph = memory.graphs.supervisor(memory.checkpointer(who))
+        self._graph = memory.graphs.supervisor(memory.threads.checkpointer(who))
         self._terminal = ChatTerminal()
         #: What Ctrl-C does now.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
@@ -101,7 +101,7 @@ class ChatSession:
 
     async def _talk(self) -> None:
         """Turn by turn. A question that an earlier process left open comes first."""
-        thread = await self._graph.aget_state(self._memory.thread(self._who))
+        thread = await self._graph.aget_state(self._memory.threads.config(self._who))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
         while (line := await self._terminal.ask()) is not None and (text := clean_text(line)) != QUIT:
@@ -114,7 +114,7 @@ class ChatSession:
             turn_input = await self._ask_consent(interrupts)
         if interrupts is None:
             with self._shown_errors():  # what was said in a turn that failed is stored all the same
-                thread = await self._graph.aget_state(self._memory.thread(self._who))
+                thread = await self._graph.aget_state(self._memory.threads.config(self._who))
                 await self._memory.observe(self._who, dialogue(thread.values.get("messages", [])))
         if self._forms_at_once:
             await self._interruptible(self._form())
@@ -126,7 +126,10 @@ class ChatSession:
         """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
         interrupts, done = list[Interrupt](), False
         stream: AsyncIterator[Any] = self._graph.astream(
-            turn_input, self._memory.thread(self._who), context=self._who, stream_mode=["messages", "custom", "updates"]
+            turn_input,
+            self._memory.threads.config(self._who),
+            context=self._who,
+            stream_mode=["messages", "custom", "updates"],
         )
         with self._shown_errors():
             async for mode, part in stream:
@@ -143,7 +146,7 @@ class ChatSession:
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
         for question in questions:
-            events = await self._memory.history(self._person, UUID(question["id"]))
+            events = await self._memory.history.events(self._person, UUID(question["id"]))
             content = next((event.after for event in reversed(events) if event.after), "")
             notes = [f"{question['kind']}, importance {question['importance']}: {content}"]
             self._terminal.show_notes([*notes, *([f"→ {question['content']}"] if "content" in question else [])])
@@ -169,7 +172,7 @@ class ChatSession:
     async def _show_updates(self) -> None:
         """Shows what became of memories since the last look."""
         with self._shown_errors():
-            updates = await self._memory.updates(self._person, self._revision)
+            updates = await self._memory.history.updates(self._person, self._revision)
             self._revision = updates.revision
             lines = []
             for bullet in updates.bullets:

@@ -34,7 +34,7 @@ from mnemic.service.cli.terminal import (
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity, display_name, split_scope_key
-from mnemic.state.records import Memory
+from mnemic.state.records import Memory, SearchResult
 
 if TYPE_CHECKING:
     from mnemic.models.replay import Replay
@@ -75,7 +75,7 @@ class Answer:
     """What was recalled for a question: results, best first, and their tokens in a prompt."""
 
     question: Question
-    memories: list[dict[str, Any]]
+    memories: tuple[SearchResult, ...]
     tokens: int
 
 
@@ -133,7 +133,7 @@ async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:
             if settings:
                 show("Recorded answers: a careful reader gave them in the place of a language model.")
             messages, people = sum(map(len, talks.messages.values())), len(talks.people())
-            show(verbatim(memory.describe()))
+            show(verbatim(memory.admin.describe()))
             show(f"Forming memories: {messages} messages, {len(talks.messages)} conversations, {people} people.")
         return await _formed(memory, agent_id, talks)
 
@@ -152,7 +152,7 @@ async def _formed(memory: Mnemic, agent_id: str, talks: Talks) -> Demo:
         groups = (question.group,) if question.group else ()
         who = Identity(agent_id=agent_id, user_id=question.user, group_ids=groups)
         recalled = await memory.recall(who, question.question, search="always")
-        answers.append(Answer(question=question, memories=recalled["memories"], tokens=recalled["tokens"]))
+        answers.append(Answer(question=question, memories=recalled.memories, tokens=recalled.tokens))
     memories = sorted(stored.values(), key=lambda item: item.valid_from)
     return Demo(agent_id=agent_id, people=talks.people(), sessions=sessions, memories=memories, answers=answers)
 
@@ -208,9 +208,9 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
     yield Text.assemble(name, plain(answer.question.question), tokens)
     rows = []
     for item in answer.memories[:_RESULTS]:
-        content = _clipped(item["content"], _LINE_CHARS)
-        said = f"{display_name(item['subject'])} said: “{content}”" if item["kind"] == "message" else content
-        rows.append((day(datetime.fromisoformat(item["dated"])), said))
+        content = _clipped(item.content, _LINE_CHARS)
+        said = f"{display_name(item.subject)} said: “{content}”" if item.kind == "message" else content
+        rows.append((day(item.dated), said))
     yield from table(rows) or ["nothing found"]
 
 

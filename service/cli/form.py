@@ -16,8 +16,8 @@ from mnemic.service.cli.usage import spent_by, spent_line
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, ModelOutputError
-from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
+from mnemic.state.results import FormationResult
 
 #: Messages, and characters of them, that are held before they are stored, so that a file may be longer than the memory.
 #: Where a thousand sessions alternate, a transaction still stores twenty messages. They take about 20 MB.
@@ -37,10 +37,10 @@ Files = Annotated[
 ]
 
 
-def losses(runs: Sequence[FormationOutput]) -> list[str]:
+def losses(runs: Sequence[FormationResult]) -> list[str]:
     """What was refused and why, and what nothing accounts for, a line each."""
-    refused = sum((Counter(run["refused"]) for run in runs), Counter[str]())
-    uncovered_messages = sum(run["uncovered_messages"] for run in runs)
+    refused = sum((Counter(run.refused) for run in runs), Counter[str]())
+    uncovered_messages = sum(run.uncovered_messages for run in runs)
     lines = [f"drafts refused: {refused.total()} ({refusal_summary(refused)})"] if refused else []
     if uncovered_messages:
         lines.append(f"messages that no memory accounts for: {uncovered_messages}; they keep their words")
@@ -56,24 +56,24 @@ class FormedSession:
     accepted: int
     #: Why no usable answer could be had, if none could.
     problem: str | None = None
-    runs: list[FormationOutput] = field(default_factory=list)
+    runs: list[FormationResult] = field(default_factory=list)
 
     def complaints(self) -> list[str]:
         """Why something waits, or nothing came of something, a line each."""
         lines = [self.problem] if self.problem else []
-        last: FormationOutput = self.runs[-1] if self.runs else {}
-        if waits := last.get("waits"):
-            lines.append(f"{last['pending']} messages wait ({waits}); the same command forms them")
-        elif last.get("quarantined"):
-            lines.append(f"no usable answer to {last['quarantined']} messages; they stay pending")
+        last = self.runs[-1] if self.runs else None
+        if last and last.waits:
+            lines.append(f"{last.pending} messages wait ({last.waits}); the same command forms them")
+        elif last and last.quarantined:
+            lines.append(f"no usable answer to {last.quarantined} messages; they stay pending")
         # nothing was stored or known, and nobody said that there is nothing
-        nothing_came = not any(run["stored"] or run["repeated"] for run in self.runs)
-        if nothing_came and any(run["uncovered_messages"] for run in self.runs):
-            lines.append(f"nothing came of {sum(run['formed'] for run in self.runs)} messages")
-        for result in (result for run in self.runs for result in run["consolidations"]):
-            if result["outcome"] in ("refused", "failed"):
-                why = f" ({result['problem']})" if result.get("problem") else ""
-                lines.append(f"the consolidation of {result['scope_key']} ended as: {result['outcome']}{why}")
+        nothing_came = not any(run.stored or run.repeated for run in self.runs)
+        if nothing_came and any(run.uncovered_messages for run in self.runs):
+            lines.append(f"nothing came of {sum(run.formed for run in self.runs)} messages")
+        for result in (result for run in self.runs for result in run.consolidations):
+            if result.outcome in ("refused", "failed"):
+                why = f" ({result.problem})" if result.problem else ""
+                lines.append(f"the consolidation of {result.scope_key} ended as: {result.outcome}{why}")
         return lines
 
 
@@ -100,7 +100,7 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     who = identity(agent, user, group)
     sessions = list[FormedSession]()
     async with open_memory() as memory:
-        say(memory.describe())
+        say(memory.admin.describe())
         intake = await _take_in(memory, who, files)
         async with waiting_shown(memory, say):
             with progress() as bar:
@@ -162,9 +162,9 @@ async def _store(memory: Mnemic, who: Identity, held: dict[str, list[dict[str, A
 def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     """What was stored and what was lost, counted over sessions."""
     runs = [run for session in sessions for run in session.runs]
-    stored = sum((Counter(run["stored"]) for run in runs), Counter[str]())
+    stored = sum((Counter(run.stored) for run in runs), Counter[str]())
     yield f"stored: {', '.join(f'{count} {kind}s' for kind, count in sorted(stored.items())) or 'nothing new'}"
-    superseded, repeated = sum(run["superseded"] for run in runs), sum(run["repeated"] for run in runs)
+    superseded, repeated = sum(run.superseded for run in runs), sum(run.repeated for run in runs)
     yield f"facts superseded: {superseded}, known before: {repeated}"
     yield from losses(runs)
     yield from spent_line(spent_by(runs))

@@ -28,7 +28,7 @@ async def worker() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with open_memory() as memory, background_work(memory.resources, memory.graphs):
-        say(f"{memory.describe()}; {memory.settings.jobs_at_once} jobs at once; Ctrl-C ends it")
+        say(f"{memory.admin.describe()}; {memory.settings.jobs_at_once} jobs at once; Ctrl-C ends it")
         await stop.wait()
         say("finishing the jobs that run")
 

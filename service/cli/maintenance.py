@@ -43,10 +43,10 @@ async def maintenance(
     who = Identity(agent_id=agent, actor_id=actor)
     async with open_memory() as memory:
         if not (now or dry_run):
-            runs = await memory.maintenance_runs(who, limit=limit)
+            runs = await memory.admin.maintenance_runs(who, limit=limit)
             report(runs, _table(runs), as_json=as_json, nothing="no maintenance yet")
             return
-        run = await memory.maintain(who, dry_run=dry_run)
+        run = await memory.admin.maintain(who, dry_run=dry_run)
     report(run, [*_table([run]), *map(verbatim, spent_line(run.spent))], as_json=as_json)
     if any(run.counts.values()) and not (dry_run or as_json):
         say(f"to undo it: {command_line('undo', run=str(run.id), agent=agent)}")

@@ -13,6 +13,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
+from mnemic.state.settings import Settings
 
 Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
 User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
@@ -58,7 +59,7 @@ person = partial(identity, role=OWNER)
 
 def open_memory(**settings: Any) -> AbstractAsyncContextManager[Mnemic]:
     """Open Mnemic for one command, which does no background work: it would be stopped half-way."""
-    return Mnemic.open(background=False, **settings)
+    return Mnemic.open(background=False, settings=Settings(**settings))
 
 
 @asynccontextmanager
@@ -70,7 +71,7 @@ async def governing(
     group: Sequence[str] | None = None,
     actor: str | None = None,
     blind: str = "",
-) -> AsyncIterator[tuple[Mnemic | Administration, Any]]:
+) -> AsyncIterator[tuple[Mnemic | Administration, Identity]]:
     """What the person concerned may do, or without one an administrator, and whose memories to name to it.
 
     Args:
@@ -94,7 +95,7 @@ async def governing(
     if blind and (session is not None or group):
         raise InvalidInputError(f"--session and --group go with --user: an administrator {blind}")
     async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
-        yield administration, agent
+        yield administration, Identity(agent_id=agent)
 
 
 def to_moment(written: str) -> Any:

@@ -129,14 +129,14 @@ async def recall(
     """Print what an agent would get into its prompt for this turn."""
     async with open_memory() as memory:
         recalled = await memory.recall(identity(agent, user, group, session), question)
-    texts = filter(None, (recalled["context"]["standing"], recalled["context"]["turn"]))
+    texts = filter(None, (recalled.context.standing, recalled.context.turn))
     report(recalled, [*map(verbatim, texts)], as_json=as_json)
     if as_json:
         return
-    say(f"{recalled['tokens']} tokens; searched: {recalled['searched'] or 'no'}")
-    if recalled["degraded"]:
-        say(f"degraded: {recalled['degraded']}; see the warning")
-    for key in recalled["over_budget"]:
+    say(f"{recalled.tokens} tokens; searched: {recalled.searched or 'no'}")
+    if recalled.degraded:
+        say(f"degraded: {recalled.degraded}; see the warning")
+    for key in recalled.over_budget:
         compress = command_line("refine", key, agent=agent)
         say(f"the core memory of {key} has outgrown its budget; to compress it: {compress}")
 
@@ -156,7 +156,7 @@ async def memories(
         raise InvalidInputError("--shared lists what others see today, of every kind: leave out --kind and --closed")
     kinds, who = cast("list[Kind] | None", kind) or KINDS, person(agent, user, group, session)
     async with open_memory() as memory:
-        found = await memory.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
+        found = await memory.privacy.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
     nothing = "nothing is shared, as far as --group names the groups" if shared else "no memories"
     report(found, list_memories(found), as_json=as_json, nothing=nothing)
 
@@ -191,7 +191,7 @@ async def history(
 ) -> None:
     """Show everything that happened to one memory."""
     async with open_memory() as memory:
-        events = await memory.history(person(agent, user, group, session), memory_id)
+        events = await memory.history.events(person(agent, user, group, session), memory_id)
     report(events, (line for event in events for line in _describe(event)), as_json=as_json)
     exit_if_wrong(not events, "no memory of this id is visible to this person")
 
@@ -223,8 +223,8 @@ async def messages(
     """List the stored messages of a person, newest first; with --session those of one conversation."""
     who = person(agent, user, None, session)
     async with open_memory() as memory:
-        number = await memory.count_messages(who, session_id=session)
-        found = [] if count else await memory.messages(who, session_id=session, limit=limit)
+        number = await memory.privacy.count_messages(who, session_id=session)
+        found = [] if count else await memory.privacy.messages(who, session_id=session, limit=limit)
     if count:
         report({"count": number}, [str(number)], as_json=as_json)
         return
@@ -243,13 +243,13 @@ async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
     """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
     who = identity(agent, user)
     async with open_memory() as memory:
-        found = await memory.threads(who)
+        found = await memory.threads.list(who)
     report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
     if found and not as_json:
-        say(f"to go on with the latest: {command_line('chat', agent=agent, user=user, session=found[0].thread_id)}")
+        say(f"to go on with the latest: {command_line('chat', agent=agent, user=user, session=found[0].id)}")
 
 
 def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
     moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
     steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
-    return thread.thread_id, moved, began, steps, ", ".join(thread.next)
+    return thread.id, moved, began, steps, ", ".join(thread.next)

@@ -35,9 +35,9 @@ async def stats(
     since = today - timedelta(days=days - 1)
     async with open_memory() as memory:
         if tenant is not None:
-            found = await memory.tenant_stats(tenant, since=since)
+            found = await memory.usage.tenant_stats(tenant, since=since)
         else:
-            found = await memory.stats(Identity(agent_id=agent or ""), since=since)
+            found = await memory.usage.stats(Identity(agent_id=agent or ""), since=since)
     shown = min(days, _MAX_DAYS)
     lines = _lines(found, [today - timedelta(days=back) for back in range(shown - 1, -1, -1)])
     report(found, lines, as_json=as_json)

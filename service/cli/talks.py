@@ -16,7 +16,6 @@ from mnemic.service.cli.terminal import say
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId, Identity, scope_key
-from mnemic.state.records import ScopeSettings
 from mnemic.state.times import local_time
 
 #: Who shares a conversation with several people in it.
@@ -93,7 +92,7 @@ class Talks:
 
 async def name_agent(memory: Mnemic, who: Identity) -> None:
     """Has prompts call the agent by one name, whatever its id: else no recorded answer would fit."""
-    await memory.configure_scope(who, ScopeSettings(scope_key=scope_key("agent", who.agent_id), name=_AGENT_NAME))
+    await memory.admin.configure_scope(who, scope_key("agent", who.agent_id), name=_AGENT_NAME)
 
 
 def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:

@@ -21,6 +21,7 @@ from mnemic.service.cli.options import (
 )
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
+from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
 
@@ -68,13 +69,13 @@ async def undo(
     again = {"agent": agent, "user": user, "actor": actor, "session": session if user else None}
     async with governing(agent, user, session, actor=actor) as (machine, whose):
         if refinement:
-            roll_back = partial(machine.undo_refinement, whose, refinement)
+            roll_back = partial(machine.history.undo_refinement, whose, refinement)
         elif run:
-            roll_back = partial(machine.undo_run, whose, run)
+            roll_back = partial(machine.history.undo_run, whose, run)
         elif session is not None and since:
-            roll_back = partial(machine.undo_session, whose, session, to_moment(since))
+            roll_back = partial(machine.history.undo_session, whose, session, to_moment(since))
         else:
-            roll_back = partial(machine.undo, whose, *(ops or ()))
+            roll_back = partial(machine.history.undo, whose, *(ops or ()))
         roll_back = partial(roll_back, cascade=cascade, skip_erased=skip_erased)
         await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
 
@@ -97,7 +98,9 @@ async def unshare(
     options = RollbackOptions(cascade=cascade, skip_erased=skip_erased, dry_run=dry_run)
     async with governing(agent, user, None, group=group, actor=actor, blind="takes back from every group") as acting:
         machine, whose = acting
-        take_back = partial(machine.unshare, whose, *([by] if by else []), cascade=cascade, skip_erased=skip_erased)
+        who = whose.model_copy(update={"user_id": by}) if by else whose
+        sharing = machine.privacy if isinstance(machine, Mnemic) else machine
+        take_back = partial(sharing.unshare, who, cascade=cascade, skip_erased=skip_erased)
         nothing = f"nothing that {user or by} brought is shared there"
         nothing += "" if by else ": groups that --group does not name are left alone"
         again = {"agent": agent, "actor": actor}
@@ -120,7 +123,7 @@ async def restore(
     options = RollbackOptions(skip_erased=skip_erased, dry_run=dry_run)
     again = {"agent": agent, "user": user, "actor": actor, "session": session}
     async with governing(agent, user, session, actor=actor, blind=_ALONE) as (machine, whose):
-        roll_back = partial(machine.restore, whose, scope_key, to_moment(at), skip_erased=skip_erased)
+        roll_back = partial(machine.history.restore, whose, scope_key, to_moment(at), skip_erased=skip_erased)
         await _carry_out(roll_back, options, again, yes=yes, as_json=as_json)
 
 
@@ -180,11 +183,11 @@ def _describe(planned: Rollback) -> Iterator[RenderableType]:
     for what, changes in groups.items():
         if changes:
             yield plain(f"memories {what}: {len(changes)}", "bold")
-        rows = ((each.memory_id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
+        rows = ((each.id, each.kind, f"{each.before} → {each.after or '?'}", each.scope_key) for each in changes)
         yield from table(rows, "id", "kind", "state", "scope key")
     if planned.later:
         yield plain(f"later operations on the same memories (--cascade undoes them too): {len(planned.later)}", "bold")
-        yield from (plain(f"{later.op_id} {later.reason}") for later in planned.later)
+        yield from (plain(f"{later.id} {later.reason}") for later in planned.later)
     if planned.relations:
         yield plain(f"relations that would go or come back: {planned.relations}", "bold")
 
@@ -201,7 +204,7 @@ async def as_of(
 ) -> None:
     """Show the memories that a scope key had at a moment: a person's own in words, else ids and states."""
     async with governing(agent, user, session, group=group, blind=_ALONE) as (machine, whose):
-        found: list[Any] = await machine.as_of(whose, scope_key, to_moment(at), with_closed=closed)
+        found: list[Any] = await machine.history.as_of(whose, scope_key, to_moment(at), with_closed=closed)
     rows = ([getattr(item, title) or "" for title in _BLIND] for item in found)
     lines = list_memories(found) if user else table(rows, *_BLIND)
     report(found, lines, as_json=as_json, nothing="no memories at that moment")

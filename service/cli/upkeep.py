@@ -39,11 +39,13 @@ from mnemic.service.cli.terminal import (
 from mnemic.service.cli.usage import spent_line
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.governance.administration import Administration
+from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.model_settings import OFFLINE
-from mnemic.state.refinement import Refinement, RefinementResult
+from mnemic.state.refinement import Refinement
+from mnemic.state.results import RefinementResult
 
 ToErase = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Of memories, or of messages of theirs.")]
 ToProtect = Annotated[list[UUID], typer.Argument(metavar="ID", help="As `mnemic memories` or `as-of` prints them.")]
@@ -73,10 +75,10 @@ async def embed(
 ) -> None:
     """Embed what was stored without a vector; the exit code is 1 if some of it still has none."""
     async with open_memory() as memory:
-        embedded, pending = await memory.embed_pending(person(agent, user, group, session))
-    line = f"vectors stored: {embedded}, still without: {pending}"
-    report({"embedded": embedded, "pending": pending}, [plain(line)], as_json=as_json)
-    exit_if_wrong(pending, "the embedder refuses these texts; they are found by their words alone")
+        filled = await memory.admin.embed_pending(person(agent, user, group, session))
+    line = f"vectors stored: {filled.embedded}, still without: {filled.pending}"
+    report(filled, [plain(line)], as_json=as_json)
+    exit_if_wrong(filled.pending, "the embedder refuses these texts; they are found by their words alone")
 
 
 async def reembed(
@@ -84,6 +86,7 @@ async def reembed(
     as_json: AsJson = False,
 ) -> None:
     """Move all vectors to the embedder of the settings, while searches use the former ones."""
+    who = Identity(agent_id=agent) if agent else None
     async with open_memory() as memory:
         with progress() as bar:
             task = bar.add_task("embedding", total=None)
@@ -91,9 +94,9 @@ async def reembed(
             def advance(done: int, left: int) -> None:
                 bar.update(task, completed=done, total=done + left)
 
-            moved = await memory.reembed(agent, progress=advance)
+            moved = await memory.admin.reembed(who, progress=advance)
     line = f"agents moved: {moved.agents}, vectors made: {moved.embedded}, texts refused: {moved.refused}"
-    report(moved._asdict(), [plain(line)], as_json=as_json)
+    report(moved, [plain(line)], as_json=as_json)
 
 
 async def erase(
@@ -143,8 +146,8 @@ async def _erase(who: Identity, ids: Sequence[UUID], *, dry_run: bool) -> Erasur
                 bar.update(task, completed=done, total=done + left)
 
             if ids:
-                return await memory.erase(who, *ids, dry_run=dry_run, progress=advance)
-            return await memory.erase_person(who, dry_run=dry_run, progress=advance)
+                return await memory.privacy.erase(who, *ids, dry_run=dry_run, progress=advance)
+            return await memory.privacy.erase_person(who, dry_run=dry_run, progress=advance)
 
 
 def _plan(planned: Erasure) -> Iterator[Text]:
@@ -164,8 +167,8 @@ async def purge(agent: Agent, actor: Principal = ADMINISTRATOR, yes: Yes = False
     """
     _require_consent("Erase words of messages and memories that are due for good?", yes=yes, as_json=as_json)
     async with Administration.open(actor=actor) as administration:
-        forgotten = await administration.forget_messages(agent)
-        erased = await administration.purge(agent) if administration.purges else []
+        forgotten = await administration.forget_messages(Identity(agent_id=agent))
+        erased = await administration.purge(Identity(agent_id=agent)) if administration.purges else []
         if not administration.purges:
             say("no memory is purged: MNEMIC_RETENTION_PURGE_AFTER_DAYS is not set")
     lines = _listed("erased", erased, f", and messages that lost their words: {forgotten}")
@@ -196,13 +199,17 @@ async def unprotect(
 async def _protect(memory_ids: Sequence[UUID], agent: str, actor: str, *, as_json: bool, protected: bool) -> None:
     """Each is an operation of its own."""
     changed, missing = [], []
+    who = Identity(agent_id=agent)
     async with Administration.open(actor=actor) as administration:
         change = administration.protect if protected else administration.unprotect
         for memory_id in dict.fromkeys(memory_ids):
             try:
-                changed += [memory_id] if await change(agent, memory_id) else []
+                protection = await change(who, memory_id)
             except UnknownMemoryError:
                 missing.append(memory_id)
+                continue
+            if protection.changed:
+                changed.append(memory_id)
     done = "protected" if protected else "unprotected"
     report({done: changed}, _listed(done, changed), as_json=as_json)
     exit_if_wrong(missing, f"no living memory of this agent: {' '.join(map(str, missing))}")
@@ -230,31 +237,31 @@ async def refine(
     async with open_memory() as memory:
         async with waiting_shown(memory, say):
             result = await memory.refine(who, key, force=force, dry_run=dry_run)
-        by_rules = (await memory.agent_settings(who)).model_for("agent") == OFFLINE
-    has_ended = result["outcome"] == "ended"
-    report(result, [verbatim(_figures(result)), *spent_line(result.get("spent") or [])], as_json=as_json)
+        by_rules = (await memory.admin.agent_settings(who)).model_for("agent") == OFFLINE
+    has_ended = result.outcome == "ended"
+    report(result, [verbatim(_figures(result)), *spent_line(result.spent)], as_json=as_json)
     if by_rules and has_ended:
         say("the offline rules did it: MNEMIC_AGENT_MODEL names the agent's own model")
-    if has_ended and any(result[name] for name in _CHANGES) and not as_json:
-        say(f"to undo it: {command_line('undo', refinement=str(result['refinement_id']), agent=agent)}")
+    if has_ended and any(getattr(result, name) for name in _CHANGES) and not as_json:
+        say(f"to undo it: {command_line('undo', refinement=str(result.id), agent=agent)}")
     exit_if_wrong(
-        has_ended and result["resumed"] and result["ended"] == "time",
+        has_ended and result.resumed and result.ended == "time",
         "a session that was broken off ran out of time and is closed: the same command again begins a new one",
     )
 
 
 def _figures(result: RefinementResult) -> str:
     """One line: that it is not due, what there is to do, or what became of it."""
-    before = f"{result['tokens_before']:,} tokens in {result['memories_before']} memories"
-    if result["outcome"] == "not_due":
-        return f"not due: {before}{'; --force refines them all the same' if result['memories_before'] else ''}"
-    target, protected = f"target {result['target_tokens']:,} tokens", f"protected {result['protected']}"
-    if result["outcome"] == "planned":
-        resumes = "; resumes a session that was broken off" if result["resumed"] else ""
-        return f"due: {before}, {protected}, exact duplicates {result['duplicates']}; {target}{resumes}"
-    after = f"{result['tokens_after']:,} tokens in {result['memories_after']} memories"
-    missed = ", not reached" if result["tokens_after"] > result["target_tokens"] else ""
-    ended = f"{'resumed, ' if result['resumed'] else ''}ended: {result['ended']}"
+    before = f"{result.tokens_before:,} tokens in {result.memories_before} memories"
+    if result.outcome == "not_due":
+        return f"not due: {before}{'; --force refines them all the same' if result.memories_before else ''}"
+    target, protected = f"target {result.target_tokens:,} tokens", f"protected {result.protected}"
+    if result.outcome == "planned":
+        resumes = "; resumes a session that was broken off" if result.resumed else ""
+        return f"due: {before}, {protected}, exact duplicates {result.duplicates}; {target}{resumes}"
+    after = f"{result.tokens_after or 0:,} tokens in {result.memories_after} memories"
+    missed = ", not reached" if (result.tokens_after or 0) > (result.target_tokens or 0) else ""
+    ended = f"{'resumed, ' if result.resumed else ''}ended: {result.ended}"
     return f"{before} → {after}; {target}{missed}, {protected}, {ended}"
 
 
@@ -268,7 +275,8 @@ async def refinements(
 ) -> None:
     """List refinements, newest first: figures, no contents."""
     async with governing(agent, user, session, group=group, blind="sees every scope key") as (machine, whose):
-        rows = await machine.refinements(whose, limit=limit)
+        lister = machine.admin if isinstance(machine, Mnemic) else machine
+        rows = await lister.refinements(whose, limit=limit)
     report(rows, table(map(_row, rows), *_TITLES), as_json=as_json, nothing="no refinements")
 
 

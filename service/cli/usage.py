@@ -11,9 +11,9 @@ from mnemic.models.prices import total_cost
 from mnemic.service.cli.options import Agent, AsJson, open_memory
 from mnemic.service.cli.terminal import report, say, table
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.graphs import FormationOutput, StepUsage
 from mnemic.state.identity import Identity
-from mnemic.state.kinds import DailyUsage
+from mnemic.state.kinds import DailyUsage, RunUsage
+from mnemic.state.results import FormationResult
 
 _KEYS: Final = ("day", "step", "tier", "model")
 Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])]
@@ -38,7 +38,7 @@ async def usage(
     async with open_memory() as memory:
         who = Identity(agent_id=agent)
         days = [day.date() if day else None for day in (since, before)]
-        found = await memory.usage(who, since=days[0], before=days[1])
+        found = await memory.usage.tokens(who, since=days[0], before=days[1])
     report(found, table(_rows(found, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was asked")
     if unpriced := sorted({used.model for used in found if used.cost is None}):
         say(f"without a price in MNEMIC_MODEL_PRICES: {', '.join(unpriced)}")
@@ -65,16 +65,16 @@ def _money(cost: float | None) -> str:
     return "?" if cost is None else f"{cost:.4f}"
 
 
-def spent_line(spent: Sequence[StepUsage]) -> list[str]:
+def spent_line(spent: Sequence[RunUsage]) -> list[str]:
     """`models: 4,120 tokens in, 310 out, 0.0017 USD`; nothing where none was asked."""
     if not spent:
         return []
-    tokens_in, tokens_out = (sum(one[name] for one in spent) for name in ("input_tokens", "output_tokens"))
-    cost = total_cost(one["cost"] for one in spent)
+    tokens_in, tokens_out = (sum(getattr(one, name) for one in spent) for name in ("input_tokens", "output_tokens"))
+    cost = total_cost(one.cost for one in spent)
     return [f"models: {tokens_in:,} tokens in, {tokens_out:,} out" + ("" if cost is None else f", {cost:.4f} USD")]
 
 
-def spent_by(runs: Iterable[FormationOutput]) -> list[StepUsage]:
+def spent_by(runs: Iterable[FormationResult]) -> list[RunUsage]:
     """What formations used, their consolidations included."""
-    parts = [(run["spent"], *(result.get("spent", []) for result in run["consolidations"])) for run in runs]
+    parts = [(run.spent, *(result.spent for result in run.consolidations)) for run in runs]
     return [one for part in parts for listed in part for one in listed]

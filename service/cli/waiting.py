@@ -33,7 +33,7 @@ async def _watch(memory: Mnemic, show: Callable[[str], object]) -> None:
     while True:
         await asyncio.sleep(min(1.0, FIRST))
         now = time.monotonic()
-        slow = [one for one in memory.under_way() if now - one.since >= FIRST]
+        slow = [one for one in memory.admin.pending_requests() if now - one.since >= FIRST]
         if slow and now - said >= AGAIN:
             said = now
             oldest = slow[0]

@@ -1,6 +1,7 @@
 """Memory for agents that are made by LangChain's `create_agent`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain.agents import AgentState
@@ -16,9 +17,10 @@ from mnemic.memory.messages.incoming import require_speaker
 from mnemic.memory.messages.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.identity import identity_of, session_of
+from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
 from mnemic.prompts.recall.request import with_memory
-from mnemic.service.conversation import MemoryBase
+from mnemic.service.graphs import Graphs
 from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
@@ -35,6 +37,18 @@ class MemoryAgentState(AgentState[Any]):
     memory_searched: NotRequired[Annotated[str | None, OmitFromInput]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions:
+    """Options of the memory of a turn."""
+
+    #: False for a subagent, whose user is another model.
+    observe: bool = True
+    #: Whether a turn starts the formation of due messages.
+    form: bool = True
+    #: Whether a message may name another speaker.
+    several_speakers: bool = False
+
+
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     """Memory of an agent: recalls and stores before the turn, shows the context to the model, brings the tools, and
     observes after the turn.
@@ -48,21 +62,21 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     def __init__(
         self,
-        memory: MemoryBase,
+        resources: Resources,
+        graphs: Graphs,
         tools: Sequence[BaseTool],
         recall: RecallOptions,
-        *,
-        observe: bool = True,
-        form: bool = True,
-        several_speakers: bool = False,
+        turn: TurnOptions,
     ) -> None:
         super().__init__()
         self.tools = tools
-        if not memory.resources.settings.trace_contents:
+        if not resources.settings.trace_contents:
             self.trace_policy = WITHOUT_CONTENTS
-        self._memory = memory
-        self._recall, self._observe, self._form, self._several = recall, observe, form, several_speakers
-        self._loop = memory.resources.database.loop
+        self._resources = resources
+        self._graphs = graphs
+        self._recall = recall
+        self._turn = turn
+        self._loop = resources.database.loop
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recall for the last message of the user, and store the thread's messages meanwhile.
@@ -74,13 +88,13 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             MissingIdentityError: the run's context names no agent or no user.
             InvalidInputError: an id cannot be used, or there is no session to observe.
         """
-        if not self._observe:
+        if not self._turn.observe:
             return {**await self._recalled(state, runtime)}
         identity, messages = self._identity(runtime), state["messages"]
         # a host's mistake shows before a model has been paid for
         session_of(identity)
-        require_speaker(messages, identity, several_speakers=self._several)
-        storing = store_turn(self._memory.resources, identity, messages, several_speakers=self._several)
+        require_speaker(messages, identity, several_speakers=self._turn.several_speakers)
+        storing = store_turn(self._resources, identity, messages, several_speakers=self._turn.several_speakers)
         return {**await begin_turn(self._recalled(state, runtime), storing)}
 
     async def awrap_model_call(
@@ -92,13 +106,15 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         """Observes the turn, and has formed what is due."""
-        if not self._observe:
+        if not self._turn.observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
-        resources, messages = self._memory.resources, state["messages"]
-        await observe_turn(resources, identity, messages, revision=revision, several_speakers=self._several)
-        if self._form:
-            form_later(resources, self._memory.graphs.formation, identity)
+        messages = state["messages"]
+        await observe_turn(
+            self._resources, identity, messages, revision=revision, several_speakers=self._turn.several_speakers
+        )
+        if self._turn.form:
+            form_later(self._resources, self._graphs.formation, identity)
 
     # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
 
@@ -125,7 +141,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         identity = self._identity(runtime)
-        return await recall_turn(self._memory.graphs.recall, identity, state["messages"], self._recall)
+        return await recall_turn(self._graphs.recall, identity, state["messages"], self._recall)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
         return self._recall.in_role(identity_of(runtime))

@@ -58,7 +58,7 @@ select l.revision, encode(l.prev, 'hex') as prev, encode(l.hash, 'hex') as hash,
 -- list_operations --
 -- Return operations on the visible scope keys, newest first. The rows of an operation and the steps of a rollback are
 -- one row.
-select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as op_id, min(h.revision) as first_revision, max(h.revision) as last_revision,
+select coalesce((h.meta ->> 'rollback')::uuid, h.op_id) as id, min(h.revision) as first_revision, max(h.revision) as last_revision,
        max(h.ts) as ts, min(h.actor) as actor, min(h.actor_kind) as actor_kind, min(h.reason) as reason,
        min(h.session_id) as session_id, coalesce((array_agg(h.meta -> 'submitted_by'))[1], '[]') as submitted_by,
        (array_agg(h.undo_of))[1] as undo_of, sum(h.token_delta)::integer as token_delta,

@@ -74,7 +74,7 @@ on conflict do nothing;
 
 -- statuses --
 -- Return the state of each thread of a user, the last active first.
-select thread_id, checkpoint_data ->> 'checkpoint_id' as checkpoint_id, (checkpoint_data ->> 'step')::integer as step,
+select thread_id as id, checkpoint_data ->> 'checkpoint_id' as checkpoint_id, (checkpoint_data ->> 'step')::integer as step,
        checkpoint_data ->> 'source' as source,
        array(select substr(channel, length('branch:to:') + 1)
                from jsonb_array_elements_text(checkpoint_data -> 'next') as channel order by 1) as next,

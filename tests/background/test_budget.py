@@ -57,7 +57,7 @@ async def test_work_waits_until_the_next_day_with_its_reason_and_is_done_then(
         with caplog.at_level(logging.WARNING, "mnemic"):
             for _ in range(2):
                 await run_job(work, "form", MONDAY)
-                await memory.form_later(ANA)
+                await memory.admin.form_later(ANA)
                 await memory.resources.background.finish()
 
         (waiting,) = await background.list_failures(db, 10)
@@ -85,9 +85,9 @@ async def test_what_another_tenant_uses_and_what_a_host_asks_for_is_not_stopped(
     async with idle_work(clean_db, homes, tenant_daily_tokens=1000) as (memory, work):
         db = memory.resources.database
         await memory.observe(ANA, TURNS)
-        await memory.assign_tenant(NEIGHBOUR, "acme")
+        await memory.admin.assign_tenant(NEIGHBOUR, "acme")
         await spend(db, NEIGHBOUR, 1000)
-        await memory.form_later(ANA)
+        await memory.admin.form_later(ANA)
         await memory.resources.background.finish()
         await run_job(work, "form", MONDAY)
         assert await background.list_failures(db, 10) == []
@@ -103,9 +103,9 @@ def test_every_job_that_calls_models_is_held() -> None:
 
 async def test_an_agents_tenant_stays_if_its_settings_are_changed(clean_db: Clone, homes: LoopbackModel) -> None:
     async with scripted_memory(clean_db, homes) as memory:
-        await memory.assign_tenant(ANA, "acme")
-        await memory.configure_agent(ANA, rag=False)
+        await memory.admin.assign_tenant(ANA, "acme")
+        await memory.admin.configure_agent(ANA, rag=False)
         await spend(memory.resources.database, ANA, 7)
 
-        assert (await memory.tenant_stats("acme")).tokens_today == 7
-        assert (await memory.tenant_stats("default")).tokens_today == 0
+        assert (await memory.usage.tenant_stats("acme")).tokens_today == 7
+        assert (await memory.usage.tenant_stats("default")).tokens_today == 0

@@ -57,7 +57,7 @@ async def talk(memory: Mnemic, model: LoopbackModel) -> None:
     await memory.query(ANA, CANARY)
     await memory.observe(ANA, turns(f"I keep a {CANARY} on the quay.", f"I sold the {CANARY}.", minutes=3))
     await memory.form(ANA, force=True)
-    await memory.consolidate(ANA, "user:ana", force=True)
+    await memory.admin.consolidate(ANA, "user:ana", force=True)
     kept = await memory.remember(ANA, f"Ana feeds her {CANARY} at noon.", category="activity")
     changed = await memory.correct(ANA, str(kept.id), f"Ana feeds her {CANARY} at dusk.")
     await memory.forget(ANA, str(changed.id))
@@ -67,7 +67,7 @@ async def test_a_conversation_is_counted_and_no_event_or_stat_has_a_word_of_it(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await talk(memory, model)
-    stats = await memory.stats(ANA)
+    stats = await memory.usage.stats(ANA)
 
     seen = set(rows(superuser))
     assert {("recall", "search", "ok"), ("recall", "classify", "skipped"), ("query", "search", "ok")} <= seen

@@ -143,10 +143,10 @@ async def test_no_insights_are_drawn_where_they_are_off_or_no_model_is_configure
     clean_db: Clone, memory: Mnemic, model: LoopbackModel
 ) -> None:
     await active(memory, model)
-    await memory.configure_agent(ANA, insights=False)
+    await memory.admin.configure_agent(ANA, insights=False)
     assert await due(memory) == []
     await draw_insights(memory.resources, TARGET)
-    await memory.configure_agent(ANA, insights=True)
+    await memory.admin.configure_agent(ANA, insights=True)
     async with scripted_memory(clean_db, model, fast_model="offline", slow_model="offline") as offline:
         await draw_insights(offline.resources, TARGET)
     assert INSIGHTS not in asked(model)
@@ -165,9 +165,9 @@ async def test_an_insight_goes_with_what_it_was_drawn_from(
     assert len(await contents(memory, ANA, "insight")) == 2
     first = next(row for row in await memory.memories(ANA, ["insight"]) if row.content == TRUST)
     (mended,) = await memory.memories(ANA, ["fact"])
-    (said,) = [row for row in await memory.messages(ANA) if row.user_id == "ana"]
+    (said,) = [row for row in await memory.privacy.messages(ANA) if row.user_id == "ana"]
     if what == "person":
-        await memory.erase_person(ANA)
+        await memory.privacy.erase_person(ANA)
     else:
-        await memory.erase(ANA, {"fact": mended.id, "message": said.id, "insight": first.id}[what])
+        await memory.privacy.erase(ANA, {"fact": mended.id, "message": said.id, "insight": first.id}[what])
     assert await contents(memory, ANA, "insight") == []

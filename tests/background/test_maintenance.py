@@ -19,6 +19,7 @@ from mnemic.service.worker import background_work
 from mnemic.state.background import Target
 from mnemic.state.errors import RefusedIdentityError, UnknownOperationError
 from mnemic.state.records import NewMemory
+from mnemic.state.settings import Settings
 from mnemic.storage import background
 from mnemic.storage.maintenance import ExpiryRule, expire
 from mnemic.storage.queue import open_queue
@@ -75,7 +76,7 @@ async def everywhere(service: Mnemic, question: str, who: Identity = OWNER) -> s
     """All that a list, a search and a recall show of a question."""
     found = [item.content for item in await service.query(who, question, search_type="text", top_k=20)]
     recalled = await service.recall(ANA, question, search="always")
-    return " ".join([*found, *await contents(service, who), text_of(recalled["context"])])
+    return " ".join([*found, *await contents(service, who), text_of(recalled.context)])
 
 
 # -- what expires
@@ -99,7 +100,7 @@ async def unused(service: Mnemic, superuser: psycopg.Connection) -> None:
     await store(service, fresh)
     kept = {item.content for item in (pinned, protected, important, recalled, core, reflection, profile, fresh)}
 
-    run = await service.maintain(ANA)
+    run = await service.admin.maintain(ANA)
 
     assert run.counts["unused"] == 1
     assert await contents(service) == kept
@@ -107,10 +108,10 @@ async def unused(service: Mnemic, superuser: psycopg.Connection) -> None:
 
 async def test_only_what_was_not_used_expires_and_only_once(service: Mnemic, superuser: psycopg.Connection) -> None:
     await unused(service, superuser)
-    again = await service.maintain(ANA)
+    again = await service.admin.maintain(ANA)
 
     assert not any(again.counts.values())
-    assert [run.id == again.id for run in await service.maintenance_runs(ANA)] == [True, False]
+    assert [run.id == again.id for run in await service.admin.maintenance_runs(ANA)] == [True, False]
 
 
 @pytest.mark.thorough
@@ -143,7 +144,7 @@ async def test_a_memory_whose_day_has_passed_is_closed(service: Mnemic, superuse
     await service.update(OWNER, later.id, valid_until=datetime.now(UTC) + timedelta(days=1))
     await service.update(OWNER, pinned.id, pinned=True)
 
-    run = await service.maintain(ANA)
+    run = await service.admin.maintain(ANA)
 
     assert (run.counts["past"], run.counts["unused"]) == (1, 0)
     assert await contents(service) == {later.content, pinned.content}
@@ -161,24 +162,24 @@ async def test_what_expired_is_nowhere_and_one_act_brings_it_back(service: Mnemi
     before = await everywhere(service, "quokka")
     assert before.count("quokka") > 2
     rule = ExpiryRule(days=0, importance=6, always=(), purge_after_days=None)
-    run = await service.maintain(ANA)  # nothing is old enough
+    run = await service.admin.maintain(ANA)  # nothing is old enough
     await service.resources.database.write(ANA, partial(expire, rule=rule, run_id=run.id))
 
     gone = await everywhere(service, "quokka")
     assert "quokka" not in gone.split("<Updates", 1)[0]
     assert "quokka" not in " ".join(item.content for item in await service.query(OWNER, "quokka", search_type="text"))
     assert await contents(service, BO.model_copy(update={"role": "owner"})) == set()
-    (event,) = [item for item in await service.history(OWNER, hers.id) if item.event == "TTL"]
+    (event,) = [item for item in await service.history.events(OWNER, hers.id) if item.event == "TTL"]
     assert (event.actor, event.reason) == ("ana", "ttl")
 
     async with Administration.open(
-        database_url=clean_db.service_dsn, admin_url=clean_db.administrator_dsn
+        admin_url=clean_db.administrator_dsn, settings=Settings(database_url=clean_db.service_dsn)
     ) as administration:
-        undone = await administration.undo_run(AGENT, run.id)
-    assert {change.memory_id for change in undone.changes} == {hers.id, his.id}
+        undone = await administration.history.undo_run(Identity(agent_id=AGENT), run.id)
+    assert {change.id for change in undone.changes} == {hers.id, his.id}
     assert await contents(service, BO.model_copy(update={"role": "owner"})) == {his.content}
     assert sorted((await everywhere(service, "quokka")).split()) == sorted(before.split())
-    assert not any((await service.maintain(ANA)).counts.values())  # it counts as used now
+    assert not any((await service.admin.maintain(ANA)).counts.values())  # it counts as used now
     assert problems(clean_db) == []
 
 
@@ -197,29 +198,29 @@ async def test_a_person_undoes_their_own_part_of_a_run(service: Mnemic, superuse
     hers, his = sailing("Ana sails."), sailing("Bo rows.", key="user:bo")
     await store(service, hers, his)
     pass_days(superuser, 61)
-    run = await service.maintain(Identity(agent_id=AGENT))
+    run = await service.admin.maintain(Identity(agent_id=AGENT))
 
-    await service.undo_run(ANA, run.id)
+    await service.history.undo_run(ANA, run.id)
 
     assert await contents(service) == {hers.content}
     assert await contents(service, BO.model_copy(update={"role": "owner"})) == set()
     with pytest.raises(UnknownOperationError):
-        await service.undo_run(identity("cleo"), run.id)
+        await service.history.undo_run(identity("cleo"), run.id)
 
 
 async def test_an_expiry_is_announced_once(service: Mnemic, superuser: psycopg.Connection) -> None:
     await store(service, sailing("Ana sails."))
     first = await service.recall(ANA, "Who sails?", search="always")
-    await service.observe(ANA, [{"role": "user", "content": "Who sails?"}], revision=first["revision"])
+    await service.observe(ANA, [{"role": "user", "content": "Who sails?"}], revision=first.revision)
     pass_days(superuser, 61)
-    await service.maintain(ANA)
+    await service.admin.maintain(ANA)
 
     told = await service.recall(ANA)
-    await service.observe(ANA, [{"role": "user", "content": "And now?"}], revision=told["revision"])
+    await service.observe(ANA, [{"role": "user", "content": "And now?"}], revision=told.revision)
     after = await service.recall(ANA)
 
-    assert "soft-deleted" in text_of(told["context"])
-    assert "soft-deleted" not in text_of(after["context"])
+    assert "soft-deleted" in text_of(told.context)
+    assert "soft-deleted" not in text_of(after.context)
 
 
 # -- purge and threads
@@ -232,17 +233,17 @@ async def test_the_service_purges_only_if_a_setting_says_when(
     async with scripted_memory(clean_db, model) as service:
         await store(service, gone)
         pass_days(superuser, 61)
-        await service.maintain(ANA)
+        await service.admin.maintain(ANA)
         pass_days(superuser, 400)
-        assert (await service.maintain(ANA)).counts["purged"] == 0
+        assert (await service.admin.maintain(ANA)).counts["purged"] == 0
     async with scripted_memory(clean_db, model, retention_purge_after_days=30) as service:
-        planned = await service.maintain(ANA, dry_run=True)
-        run = await service.maintain(ANA)
+        planned = await service.admin.maintain(ANA, dry_run=True)
+        run = await service.admin.maintain(ANA)
 
         assert (planned.counts["purged"], run.counts["purged"]) == (1, 1)
-        assert [event.event for event in await service.history(OWNER, gone.id)] == ["ADD", "TTL", "PURGE"]
+        assert [event.event for event in await service.history.events(OWNER, gone.id)] == ["ADD", "TTL", "PURGE"]
         with pytest.raises(UnknownOperationError):  # there is no way back
-            await service.undo_run(ANA, run.id)
+            await service.history.undo_run(ANA, run.id)
 
 
 async def test_old_threads_keep_their_latest_checkpoint(
@@ -255,11 +256,11 @@ async def test_old_threads_keep_their_latest_checkpoint(
                 pass_days(superuser, 31)
             for step in range(3):
                 config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
-                await service.checkpointer(who).aput(config, empty_checkpoint(), {"step": step}, {})
-        assert (await service.maintain(ANA, dry_run=True)).counts["threads"] == 2
-        assert (await service.maintain(ANA)).counts["threads"] == 2
-        assert (await service.maintain(ANA)).counts["threads"] == 0
-        kept = [len([item async for item in service.checkpointer(who).alist(None)]) for who in (ANA, BO)]
+                await service.threads.checkpointer(who).aput(config, empty_checkpoint(), {"step": step}, {})
+        assert (await service.admin.maintain(ANA, dry_run=True)).counts["threads"] == 2
+        assert (await service.admin.maintain(ANA)).counts["threads"] == 2
+        assert (await service.admin.maintain(ANA)).counts["threads"] == 0
+        kept = [len([item async for item in service.threads.checkpointer(who).alist(None)]) for who in (ANA, BO)]
 
     assert kept == [1 + 3, 1]
 
@@ -270,11 +271,11 @@ async def test_old_threads_keep_their_latest_checkpoint(
 async def test_a_dry_run_by_setting_records_what_it_would_do(service: Mnemic, superuser: psycopg.Connection) -> None:
     await store(service, sailing("Ana sails."))
     pass_days(superuser, 61)
-    await service.configure_agent(ANA, maintenance_dry_run=True)
-    shown = await service.maintain(ANA)
+    await service.admin.configure_agent(ANA, maintenance_dry_run=True)
+    shown = await service.admin.maintain(ANA)
     assert (shown.is_dry_run, shown.counts["unused"], len(await contents(service))) == (True, 1, 1)
 
-    done = await service.maintain(ANA, dry_run=False)
+    done = await service.admin.maintain(ANA, dry_run=False)
 
     assert (done.is_dry_run, done.counts["unused"], await contents(service)) == (False, 1, set())
 
@@ -285,7 +286,7 @@ async def test_it_runs_daily_and_the_tenants_are_spread(service: Mnemic) -> None
     async with open_queue(service.resources.database) as queue:
         work = Work(service.resources, service.graphs, queue)
         for agent in agents:
-            await service.configure_agent(Identity(agent_id=agent), ttl_days=30)
+            await service.admin.configure_agent(Identity(agent_id=agent), ttl_days=30)
         with_tenants = "update agents set tenant_id = agent_id where agent_id = %(agent_id)s"
         for agent in agents:
             who = Identity(agent_id=agent)
@@ -316,7 +317,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
         await work.queue.wake("maintain", [Target(AGENT, f"agent:{AGENT}")])
         (failed,) = await until(lambda: background.list_failures(database, 10))
 
-        (run,) = await service.maintenance_runs(ANA)
+        (run,) = await service.admin.maintenance_runs(ANA)
         assert (run.failed, run.counts["unused"], run.counts["threads"]) == (["purge"], 1, 0)
         superuser.execute("grant execute on function mnemic.purge_expired to mnemic_app")
         await sweep(work, failed.retry_at)
@@ -325,7 +326,7 @@ async def test_a_step_that_fails_stops_no_other_and_is_tried_again(
             return not await background.list_failures(database, 10)
 
         await until(is_mended)
-        again, _ = await service.maintenance_runs(ANA)
+        again, _ = await service.admin.maintenance_runs(ANA)
         assert (again.failed, again.actor) == ([], "mnemic")
 
 
@@ -338,9 +339,9 @@ async def test_the_graph_does_it_for_a_host_and_not_for_a_request_of_a_user(
 
     result = await service.graphs.maintenance.ainvoke({}, context=who)
 
-    (recorded,) = await service.maintenance_runs(who)
+    (recorded,) = await service.admin.maintenance_runs(who)
     assert (UUID(result["run_id"]), result["counts"]["unused"]) == (recorded.id, 1)
 
     with pytest.raises(RefusedIdentityError):
         await maintain_agent({}, service.resources, request_of_ana())
-    assert len(await service.maintenance_runs(who)) == 1
+    assert len(await service.admin.maintenance_runs(who)) == 1

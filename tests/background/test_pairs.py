@@ -21,6 +21,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.background.judge_pairs import JudgePairsOutput, PairVerdict
 from mnemic.state.background import Target
 from mnemic.state.records import NewMemory, Relation
+from mnemic.state.settings import Settings
 from mnemic.storage import memories, pairs, scopes
 from mnemic.storage.queue import open_queue
 from mnemic.storage.transaction import ScopedTransaction
@@ -124,13 +125,13 @@ async def test_a_fact_in_other_words_is_merged_with_every_detail_and_undone_in_o
     assert (counts["pairs"], counts["merged"]) == (1, 1)
     assert (merged.content, merged.importance, merged.private) == (MERGED, 5, True)
     assert merged.valid_from == old.valid_from
-    (event,) = await memory.history(ANA, merged.id)
+    (event,) = await memory.history.events(ANA, merged.id)
     assert set(event.supersedes) == {old.id, new.id}
     assert await related(work, merged.id) == {beside.id, old.id, new.id}
     (best, *_) = await memory.query(ANA, "the ferry to Cacilhas")
-    assert best.item_id == merged.id
+    assert best.id == merged.id
 
-    await memory.undo(ANA, event.op_id)
+    await memory.history.undo(ANA, event.op_id)
     assert await active(memory) == sorted([OLD, NEW, beside.content])
     assert await related(work, old.id) == {beside.id}
 
@@ -138,7 +139,7 @@ async def test_a_fact_in_other_words_is_merged_with_every_detail_and_undone_in_o
 async def test_a_merged_fact_rests_on_the_messages_of_both(memory: Mnemic, work: Work, model: LoopbackModel) -> None:
     monday = ANA.model_copy(update={"session_id": "monday"})
     await memory.observe(monday, [{"role": "user", "content": OLD}, {"role": "user", "content": NEW}])
-    first, second = await memory.messages(monday)
+    first, second = await memory.privacy.messages(monday)
     await store(work, fact(OLD, source_message_ids=(first.id,)), fact(NEW, 5, source_message_ids=(second.id,)))
     model.answer(VERDICTS, verdicts(verdict(1, "SAME", MERGED)))
     await run(work)
@@ -146,7 +147,7 @@ async def test_a_merged_fact_rests_on_the_messages_of_both(memory: Mnemic, work:
     (merged,) = await memory.memories(ANA)
     async with work.resources.database.transaction(ANA) as tx:
         assert set(await pairs.read_sources(tx, [merged.id])) == {first.id, second.id}
-    await memory.erase(monday, merged.id)
+    await memory.privacy.erase(monday, merged.id)
     assert await active(memory) == []
 
 
@@ -171,8 +172,8 @@ async def test_a_later_value_replaces_the_earlier_one_since_its_day(
     (now, before) = await memory.memories(ANA, with_closed=True)
     assert (now.id, now.content, now.pinned) == (new.id, new.content, True)
     assert (before.superseded_by, before.valid_until) == (new.id, new.valid_from)
-    (*_, event) = await memory.history(ANA, old.id)
-    await memory.undo(ANA, event.op_id)
+    (*_, event) = await memory.history.events(ANA, old.id)
+    await memory.history.undo(ANA, event.op_id)
     assert await active(memory) == [old.content, new.content]
 
 
@@ -409,7 +410,7 @@ async def test_offline_the_rule_merges_and_replaces_by_its_table_alone(clean_db:
     pairs_of = [("Ana lives in Porto.", "Ana lives in Lisbon."), (OLD, NEW)]
     facts = [fact(text, day) for pair in pairs_of for day, text in enumerate(pair)]
     settings = {"database_url": clean_db.service_dsn, "embedder": "hash", "pool_size": 4}
-    async with Mnemic.open(**settings) as memory, open_queue(memory.resources.database) as queue:
+    async with Mnemic.open(settings=Settings(**settings)) as memory, open_queue(memory.resources.database) as queue:
         work = Work(memory.resources, memory.graphs, queue)
         await store(work, *facts)
         counts = await run(work)

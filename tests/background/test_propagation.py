@@ -122,10 +122,10 @@ async def test_what_a_member_typed_in_the_groups_session_is_raised_once_and_says
 async def test_nothing_is_raised_where_a_switch_is_off(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, switch: dict[str, bool]
 ) -> None:
-    await memory.configure_agent(ANA, **switch)
+    await memory.admin.configure_agent(ANA, **switch)
     await kept(memory, superuser, ANA, PLAN)
     await run(memory, "user:ana")
-    await memory.configure_agent(ANA, **dict.fromkeys(switch, True))
+    await memory.admin.configure_agent(ANA, **dict.fromkeys(switch, True))
     await run(memory, "user:ana")
     assert shared(superuser, "group") == []
 
@@ -349,7 +349,7 @@ async def test_without_the_rule_one_person_in_two_groups_would_be_evidence(
 async def test_agent_scope_is_shut_by_its_setting(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await memory.configure_agent(ANA, share_with_agent="off")
+    await memory.admin.configure_agent(ANA, share_with_agent="off")
     for teller in EVIDENCE["two groups"][:2]:
         assert isinstance(teller, Teller)
         await told(memory, superuser, teller)
@@ -401,7 +401,7 @@ async def test_who_takes_their_word_back_takes_it_from_everybody(
     groups: tuple[str, ...],
 ) -> None:
     await _raised(memory, superuser)
-    await getattr(memory, how)(identity(user, groups=groups))
+    await getattr(memory.privacy, how)(identity(user, groups=groups))
     assert shared(superuser, "agent") == []
     assert len(shared(superuser, "group")) == 1
 
@@ -418,11 +418,11 @@ async def test_a_copy_goes_with_its_source(
         superuser.execute("update mnemic.memories set private = true where id = %s", (source.id,))
         superuser.execute("set session_replication_role = origin")
     elif how == "erase":
-        await memory.erase(ANA, source.id)
+        await memory.privacy.erase(ANA, source.id)
         assert shared(superuser, "group") == []
     else:
-        (event,) = [event for event in await memory.history(ANA, source.id) if event.event == "ADD"]
-        await memory.undo(ANA, event.op_id)
+        (event,) = [event for event in await memory.history.events(ANA, source.id) if event.event == "ADD"]
+        await memory.history.undo(ANA, event.op_id)
     await withdraw(memory.resources, Target("harbor", "group:crew"))
     assert shared(superuser, "group") == []
 
@@ -449,8 +449,12 @@ async def test_a_propagation_is_one_operation_that_can_be_undone_and_is_not_done
 ) -> None:
     await kept(memory, superuser, ANA, PLAN)
     await run(memory, "user:ana")
-    (done,) = [row for row in await administration.operations("harbor") if row.reason == "propagation"]
-    await administration.undo("harbor", done.op_id)
+    (done,) = [
+        row
+        for row in await administration.history.operations(Identity(agent_id="harbor"))
+        if row.reason == "propagation"
+    ]
+    await administration.history.undo(Identity(agent_id="harbor"), done.id)
     await run(memory, "user:ana")
     assert shared(superuser, "group") == []
 

@@ -13,7 +13,8 @@ from mnemic.memory.background.sweep import sweep
 from mnemic.memory.background.work import Work
 from mnemic.service.worker import background_work
 from mnemic.state.errors import EmbedderUnavailableError, InvalidInputError
-from mnemic.state.records import FilledVectors
+from mnemic.state.identity import Identity
+from mnemic.state.records import FilledVectors, Reembedded
 from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check_vectors
 from mnemic.storage.transaction import load_statements
@@ -83,23 +84,25 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         assert await by_meaning(memory, BOAT) == [BOAT]
         with pytest.raises(EmbedderUnavailableError):
-            await memory.reembed()
+            await memory.admin.reembed()
 
         assert entries(superuser) == [(FORMER, None, MEMORIES - 100), (FORMER, NEXT, 100)]
         assert superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall() == heads
         assert await by_meaning(memory, "Where is the boat of Ana moored?") == [BOAT]
         recalled = await memory.recall(ANA, "Where is the boat of Ana moored?", search="always")
-        assert (recalled["degraded"], BOAT in recalled["context"]["turn"]) == (None, True)
+        assert (recalled.degraded, BOAT in recalled.context.turn) == (None, True)
         new = await memory.remember(ANA, "Ana plays the violin.", category="activity")
         assert (await by_meaning(memory, "Ana plays the violin.")) == ["Ana plays the violin."]
         assert (await memory.remember(ANA, "Ana plays the violin.", category="activity")).id == new.id
         (boat,) = await memory.query(ANA, BOAT, top_k=1)
-        await memory.correct(ANA, boat.item_id, "Ana's boat is moored in Lagos.")
+        await memory.correct(ANA, boat.id, "Ana's boat is moored in Lagos.")
         assert "`mnemic reembed`" in (await check_vectors(memory.resources.database, NEXT)).note
 
         model.answer_embeddings(None)
         progress: list[tuple[int, int]] = []
-        moved = await memory.reembed("harbor", progress=lambda done, left: progress.append((done, left)))
+        moved = await memory.admin.reembed(
+            Identity(agent_id="harbor"), progress=lambda done, left: progress.append((done, left))
+        )
 
         assert (moved.agents, moved.refused) == (1, 0)
         assert (progress[-1][0], progress[-1][1]) == (moved.embedded, 0)
@@ -107,9 +110,9 @@ async def test_searches_use_the_former_vectors_until_every_entry_has_a_new_one(
         asked = len(model.embedding_requests)
         assert await by_meaning(memory, "Where is the boat of Ana moored?") == ["Ana's boat is moored in Lagos."]
         assert len(model.embedding_requests) == asked + 1
-        assert await memory.reembed() == (0, 0, 0)
+        assert await memory.admin.reembed() == Reembedded(agents=0, embedded=0, refused=0)
         with pytest.raises(InvalidInputError):
-            await memory.reembed("")
+            await memory.admin.reembed(Identity(agent_id=""))
 
 
 async def test_a_refused_text_waits_and_keeps_no_agent_from_the_switch(
@@ -118,13 +121,13 @@ async def test_a_refused_text_waits_and_keeps_no_agent_from_the_switch(
     await know_berths(clean_db, model, 5)
     model.answer_embeddings(lambda request: 400 if any("moored" in text for text in request["input"]) else None)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
-        assert await memory.reembed() == (1, 4, 1)
+        assert await memory.admin.reembed() == Reembedded(agents=1, embedded=4, refused=1)
         assert entries(superuser) == [("", None, 1), (NEXT, None, 4)]
         (found,) = await memory.query(ANA, "boat", search_type="text", top_k=1)
         assert found.content == BOAT
 
         model.answer_embeddings(None)
-        assert await memory.embed_pending(ANA) == FilledVectors(1, 0)
+        assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=1, pending=0)
     assert entries(superuser) == [(NEXT, None, 5)]
 
 
@@ -135,7 +138,7 @@ async def test_an_embedder_that_refuses_everything_takes_no_vector_away(
     model.answer_embeddings(400)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         with pytest.raises(Exception, match="refused"):
-            await memory.reembed()
+            await memory.admin.reembed()
     assert entries(superuser) == [(FORMER, None, 5)]
 
 
@@ -147,7 +150,7 @@ async def test_a_worker_goes_on_with_a_move_and_takes_late_writers_along(
     fail_after_a_batch(model)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         with pytest.raises(EmbedderUnavailableError):
-            await memory.reembed()
+            await memory.admin.reembed()
         model.answer_embeddings(None)
         async with background_work(memory.resources, memory.graphs, SHORT) as work:
 
@@ -180,13 +183,13 @@ async def test_a_formation_under_way_at_the_switch_stores_vectors_under_the_name
     model.answer_embeddings(500)
     async with scripted_memory(clean_db, model, **BOTH) as memory:
         with pytest.raises(EmbedderUnavailableError):
-            await memory.reembed()
+            await memory.admin.reembed()
         superuser.execute(
             "update mnemic.agents set next_model = %s, searched_model = %s", (NEXT, FORMER)
         )  # the move has begun
         model.answer_embeddings(None)
         model.answer(FACTS, facts(draft("Ana plays the violin.")))
-        model.answer(REFLECTIONS, meanwhile(memory.reembed, reflections()))
+        model.answer(REFLECTIONS, meanwhile(memory.admin.reembed, reflections()))
         await memory.observe(ANA, turns("I play the violin"))
         await memory.form(ANA)
 
@@ -262,7 +265,7 @@ async def move_with_kills(
             superuser.execute("update mnemic.entries set embed_after = null")  # as if a minute had passed
         with Worker(settings, sabotage) as one, Worker(settings, sabotage) as other:
             for worker in (one, other):
-                worker.ask("reembed")
+                worker.ask("admin.reembed")
             results = [await asyncio.to_thread(worker.answer, 600) for worker in (one, other)]
         await asyncio.sleep(0.5)  # searches go on after the switch
         task.cancel()
@@ -282,7 +285,7 @@ def _move_until_killed(settings: Settings, model: LoopbackModel, sabotage: dict[
                     worker.kill()
 
         model.answer_embeddings(answer)
-        worker.ask("reembed")
+        worker.ask("admin.reembed")
         with pytest.raises(WorkerDiedError):
             worker.answer(600)
     assert batches[0] >= KILLED_AT  # it died of the kill

@@ -97,8 +97,8 @@ async def test_a_line_that_never_fires_is_refused(line: str, clean_db: Clone, mo
         Settings(refinement_schedule=line)
     async with scripted_memory(clean_db, model) as service:
         with pytest.raises(ConfigurationError, match="refinement_schedule"):
-            await service.configure_agent(Identity(agent_id="guide"), refinement_schedule=line)
-        assert (await service.agent_settings(Identity(agent_id="guide"))).refinement_schedule == "0 4 * * sun"
+            await service.admin.configure_agent(Identity(agent_id="guide"), refinement_schedule=line)
+        assert (await service.admin.agent_settings(Identity(agent_id="guide"))).refinement_schedule == "0 4 * * sun"
 
 
 async def test_an_agents_own_line_holds_from_the_next_sweep_on(clean_db: Clone, model: LoopbackModel) -> None:
@@ -111,11 +111,11 @@ async def test_an_agents_own_line_holds_from_the_next_sweep_on(clean_db: Clone, 
             (schedule,) = [item for item in listed if item.job == "refine"]
             return schedule.next_at
 
-        await service.configure_agent(who, refinement_schedule="30 2 * * * America/New_York")
+        await service.admin.configure_agent(who, refinement_schedule="30 2 * * * America/New_York")
         assert await next_at() == MONDAY.replace(hour=7, minute=30)
-        await service.configure_agent(who, refinement_schedule="off")
+        await service.admin.configure_agent(who, refinement_schedule="off")
         assert await next_at() > MONDAY + timedelta(days=1000)
-        await service.configure_agent(who, refinement_schedule=None)
+        await service.admin.configure_agent(who, refinement_schedule=None)
         assert await next_at() == datetime(2026, 3, 8, 4, tzinfo=UTC)
 
 
@@ -134,7 +134,9 @@ async def test_in_a_week_each_agent_is_refined_once_and_at_once_if_its_budget_is
             who = identity("ana", agent=agent)
             text = "Ana keeps bees on the roof. " * (10 if agent == "full" else 5)
             await remember(service.resources.database, who, memory(text, kind="core", key="user:ana"))
-            await service.configure_agent(who, refinement_schedule=line, maintenance_schedule="off", insights=False)
+            await service.admin.configure_agent(
+                who, refinement_schedule=line, maintenance_schedule="off", insights=False
+            )
         superuser.execute("set session_replication_role = replica")
 
         for now in moments(MONDAY, minutes=30):
@@ -165,7 +167,7 @@ async def test_a_daily_job_runs_once_a_day_at_its_tenants_own_time_and_a_missed_
     woken: dict[str, list[datetime]] = defaultdict(list)
     async with sweeping(clean_db, model, refinement_schedule="0 3 * * *") as (service, work):
         for agent, tenant in tenants.items():
-            await service.configure_agent(Identity(agent_id=agent), rag=True)
+            await service.admin.configure_agent(Identity(agent_id=agent), rag=True)
             superuser.execute("update mnemic.agents set tenant_id = %s where agent_id = %s", (tenant, agent))
         for now in moments(MONDAY, minutes=5):
             if now.day in (4, 5):  # all workers are away from Wednesday on, and back on Friday

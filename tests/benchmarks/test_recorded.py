@@ -110,8 +110,8 @@ def _assert_nothing_lost(superuser: psycopg.Connection, formed: Formed) -> None:
         pending, uncovered_messages, emptied = (
             superuser.execute(_MESSAGES, [*_agent(superuser), session.session]).fetchone() or ()
         )
-        assert pending == session.accepted - sum(run["formed"] for run in session.runs), session.session
-        assert uncovered_messages == sum(run["uncovered_messages"] for run in session.runs), session.session
+        assert pending == session.accepted - sum(run.formed for run in session.runs), session.session
+        assert uncovered_messages == sum(run.uncovered_messages for run in session.runs), session.session
         assert emptied == 0
 
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -85,12 +86,12 @@ def serve(connection: Connection, settings: Settings, sabotage: Mapping[str, str
 
 
 async def _serve(connection: Connection, settings: Settings) -> None:
-    async with Mnemic.open(**settings.model_dump()) as memory:
+    async with Mnemic.open(settings=settings) as memory:
         with suppress(EOFError):
             while True:
                 method, arguments, named = await asyncio.to_thread(connection.recv)
                 try:
-                    act = getattr(memory, method) if isinstance(method, str) else partial(method, memory)
+                    act = attrgetter(method)(memory) if isinstance(method, str) else partial(method, memory)
                     answer = Answer(result=await act(*arguments, **named))
                 except MnemicError as error:
                     answer = Answer(error=type(error))

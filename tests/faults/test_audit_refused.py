@@ -17,6 +17,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedError
+from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.storage import erasure, refinements
 from tests.support.audited import administration
@@ -72,7 +73,7 @@ class Place:
 
     async def operations(self) -> list[UUID]:
         """Newest first."""
-        return [operation.op_id for operation in await self.administration.operations(AGENT)]
+        return [operation.id for operation in await self.administration.history.operations(Identity(agent_id=AGENT))]
 
     def ids(self, kind: str = "fact") -> list[UUID]:
         statement = "select id from mnemic.memories where kind = %s and state = 'active' order by created_at"
@@ -124,11 +125,11 @@ async def _settle_in(place: Place) -> None:
 
 
 async def _undo(place: Place) -> object:
-    return await place.memory.undo(ANA, (await place.operations())[0])
+    return await place.memory.history.undo(ANA, (await place.operations())[0])
 
 
 async def _undo_as_administrator(place: Place) -> object:
-    return await place.administration.undo(AGENT, (await place.operations())[2])
+    return await place.administration.history.undo(Identity(agent_id=AGENT), (await place.operations())[2])
 
 
 async def _complete(place: Place) -> object:
@@ -144,17 +145,23 @@ async def _protect(place: Place) -> object:
 #: Each kind of write, and the most rows of history that it leaves.
 WRITES: dict[str, tuple[Callable[[Place], Awaitable[object]], int]] = {
     "formation": (lambda at: at.memory.form(ANA), 2),
-    "consolidation": (lambda at: at.memory.consolidate(ANA, "user:ana", force=True), 4),
+    "consolidation": (lambda at: at.memory.admin.consolidate(ANA, "user:ana", force=True), 4),
     "remember": (lambda at: at.memory.remember(ANA, "Ana moved to Ghent.", category="profile"), 1),
-    "remember_procedure": (lambda at: at.memory.remember_procedure(ANA, "Make tea", ["Boil the water.", "Pour."]), 1),
+    "remember_procedure": (
+        lambda at: at.memory.remember(ANA, "Make tea", kind="procedure", steps=["Boil the water.", "Pour."]),
+        1,
+    ),
     "correct": (lambda at: at.memory.correct(ANA, at.ids()[0], "Ana is never silent."), 2),
     "forget": (lambda at: at.memory.forget(ANA, at.ids()[0]), 1),
     "undo": (_undo, 1),
     "undo_as_administrator": (_undo_as_administrator, 2),
-    "restore": (lambda at: at.memory.restore(ANA, "user:ana", 0), 6),
-    "restore_as_administrator": (lambda at: at.administration.restore(AGENT, "user:ana", 0), 6),
-    "erase": (lambda at: at.memory.erase(ANA, *at.ids()[:2]), 2),
-    "erase_person": (lambda at: at.memory.erase_person(ANA), 5),
+    "restore": (lambda at: at.memory.history.restore(ANA, "user:ana", 0), 6),
+    "restore_as_administrator": (
+        lambda at: at.administration.history.restore(Identity(agent_id=AGENT), "user:ana", 0),
+        6,
+    ),
+    "erase": (lambda at: at.memory.privacy.erase(ANA, *at.ids()[:2]), 2),
+    "erase_person": (lambda at: at.memory.privacy.erase_person(ANA), 5),
     "purge": (lambda at: erasure.purge_expired(at.administration._database, ANA, timedelta(0)), 1),
     "set_protection": (_protect, 1),
     "merge": (lambda at: edits.consolidate(at.refining, [1, 2], "Ana wants brief replies, and no jokes."), 5),
@@ -193,7 +200,7 @@ async def test_a_write_that_cannot_be_recorded_does_not_happen(fresh_db: Clone, 
         after = place.dump()
         assert after["memories"] != before["memories"]
         assert len(after["history"]) >= len(before["history"]) + most
-        assert await place.administration.verify(AGENT) == []
+        assert await place.administration.verify(Identity(agent_id=AGENT)) == []
 
 
 @pytest.mark.thorough
@@ -226,4 +233,4 @@ async def test_an_audit_that_lets_a_write_go_on_without_its_row_fails_that_check
         before = place.dump()
         await place.memory.forget(ANA, place.ids()[0])
         assert place.dump()["memories"] != before["memories"]
-        assert await place.administration.verify(AGENT) != []
+        assert await place.administration.verify(Identity(agent_id=AGENT)) != []

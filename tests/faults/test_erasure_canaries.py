@@ -11,7 +11,6 @@ import pytest
 from langgraph.types import Command
 
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import ScopeSettings
 from mnemic.storage.embedded.binaries import find_binaries
 from tests.faults.processes import CrashingServer
 from tests.faults.refining import shown
@@ -83,9 +82,14 @@ class Planting:
 
     async def conversation(self) -> None:
         """Facts, an episode, reflections that are consolidated twice, kept and dropped messages, a name, a tool."""
-        own = ScopeSettings(scope_key="user:ana", name=f"Ana {self.canary()}", extraction_guidance=self.canary(),
-                            consolidation_guidance=self.canary())  # fmt: skip
-        await self.memory.configure_scope(ANA, own)
+        name, extraction, consolidation_guidance = f"Ana {self.canary()}", self.canary(), self.canary()
+        await self.memory.admin.configure_scope(
+            ANA,
+            "user:ana",
+            name=name,
+            extraction_guidance=extraction,
+            consolidation_guidance=consolidation_guidance,
+        )
         self.model.answer(FACTS, facts(fact(AT_WORK.format(self.canary(), "Lisbon"), 1),
                                        fact(f"Ana keeps {self.canary()} in a box.", 3, private=True,
                                             subject=f"Ana {self.canary()}")))  # fmt: skip
@@ -101,7 +105,7 @@ class Planting:
             await self.memory.observe(ANA, [*said, tool])
             await self.memory.form(ANA)
             self.model.answer(CONSOLIDATION, consolidation(f"Ana wants answers and {self.canary()}."))
-            await self.memory.consolidate(ANA, "user:ana", force=True)
+            await self.memory.admin.consolidate(ANA, "user:ana", force=True)
             self.model.answer(FACTS, facts())
 
     def sentence(self) -> str:
@@ -121,7 +125,7 @@ class Planting:
             text = f"Ana keeps {self.canary()} at home."
             await self.memory.remember(ANA, text, category="projects", kind=kind)
         steps = [f"Open the {self.canary()}.", "Close it."]
-        await self.memory.remember_procedure(ANA, f"The {self.canary()}", steps)
+        await self.memory.remember(ANA, f"The {self.canary()}", kind="procedure", steps=steps)
         for _ in range(2):
             known = await self.memory.remember(ANA, f"The cat {self.canary()} is old.", category="projects")
             assert known.id
@@ -152,7 +156,7 @@ class Planting:
         summary = f"Put the {self.canary()} spoons together."
         self.model.answer(offering(REFINE), cut, calling(("complete_refinement", {"summary": summary})))
         result = await self.memory.refine(ANA, "user:ana", force=True)
-        assert (result["merged"], result["updated"], result["deleted"]) == (2, 1, 1)
+        assert (result.merged, result.updated, result.deleted) == (2, 1, 1)
 
     async def refined_for_all(self) -> None:
         """A merge of what the agent keeps for all: one part was stored in a session of Ana's, the other in Bo's."""
@@ -166,7 +170,7 @@ class Planting:
 
         summary = f"Put the {self.canary()} forks together."
         self.model.answer(offering(REFINE), cut, calling(("complete_refinement", {"summary": summary})))
-        assert (await self.memory.refine(ANA, "agent:harbor", force=True))["merged"] == 2
+        assert (await self.memory.refine(ANA, "agent:harbor", force=True)).merged == 2
 
     async def remember_core(self, text: str, key: str, session: str) -> None:
         author = "bo" if session == "s9" else None
@@ -188,7 +192,7 @@ class Planting:
         await self.memory.observe(SHARED, said, several_speakers=True)
         await self.memory.form(BO)
         self.model.answer(CONSOLIDATION, consolidation(f"The {self.canary()} list is at the gate."))
-        await self.memory.consolidate(SHARED, "session:s2", force=True)
+        await self.memory.admin.consolidate(SHARED, "session:s2", force=True)
 
     async def pending(self) -> None:
         """Messages that wait; as many as there are canaries left."""
@@ -224,9 +228,9 @@ async def test_after_erasing_a_person_no_canary_is_left_anywhere(
             assert found(dumped(ordinary_db)) == CANARIES
             with ordinary_db.as_superuser() as superuser:
                 superuser.execute("analyze")
-            erased = (await memory.erase_person(ANA)).erased
+            erased = (await memory.privacy.erase_person(ANA)).erased
             left = [item.content for item in await memory.memories(BO.model_copy(update={"role": "owner"}))]
-            assert (await memory.erase_person(ANA)).erased == ()
+            assert (await memory.privacy.erase_person(ANA)).erased == ()
     after = dumped(ordinary_db)
     assert STEM not in after
     assert STEM not in logged(ordinary_db)
@@ -274,7 +278,7 @@ async def test_an_erasure_that_does_not_follow_refinements_leaves_canaries(
         with fresh_db.as_superuser() as superuser:
             for function, rule in followed:
                 mutate(superuser, function, rule, "false")
-        await memory.erase_person(ANA)
+        await memory.privacy.erase_person(ANA)
     assert found(dumped(fresh_db))
 
 
@@ -285,30 +289,30 @@ async def test_after_erasing_a_person_their_threads_are_gone_and_nobody_elses(
     """Messages, plain values, metadata, questions and their answers, and what a subgraph knows."""
     nobody = ANA.model_copy(update={"user_id": None, "session_id": "s3"})
     async with scripted_memory(ordinary_db, model) as memory:
-        saver = memory.checkpointer()
+        saver = memory.threads.checkpointer()
         for number, who in enumerate((ANA, SHARED, nobody, BO)):
             canary = CANARIES[number] if who is not BO else "wombatzz"
-            config = memory.thread(who)
+            config = memory.threads.config(who)
             told = {**said(f"My {canary}"), "note": f"my {canary}"}
             await answering(saver).ainvoke(told, {**config, "metadata": {"mine": canary}})
             await asking(saver).ainvoke(said(f"More {canary}"), config)
-        await asking(saver).ainvoke(Command(resume=CANARIES[3]), memory.thread(ANA))
+        await asking(saver).ainvoke(Command(resume=CANARIES[3]), memory.threads.config(ANA))
         await memory.observe(
             nobody, [{"role": "user", "content": f"Hm {CANARIES[4]}", "user": "ana"}], several_speakers=True
         )
         with ordinary_db.as_superuser() as superuser:
             superuser.execute("analyze")
             assert in_bytes(superuser) == [*CANARIES[:4], "wombatzz"]
-            await memory.erase_person(ANA)
+            await memory.privacy.erase_person(ANA)
             superuser.execute("analyze")
             assert in_bytes(superuser) == ["wombatzz"]
             assert superuser.execute(
                 "select count(*) from pg_stats s where s::text ilike %s", (f"%{STEM}%",)
             ).fetchone() == (0,)
-        assert await memory.threads(ANA) == await memory.threads(nobody) == []
-        done = await asking(saver).ainvoke(Command(resume="yes"), memory.thread(BO))
+        assert await memory.threads.list(ANA) == await memory.threads.list(nobody) == []
+        done = await asking(saver).ainvoke(Command(resume="yes"), memory.threads.config(BO))
         assert words(done)[-1] == "Asked: yes"
-        begun = await answering(saver).ainvoke(said("Again"), memory.thread(ANA))
+        begun = await answering(saver).ainvoke(said("Again"), memory.threads.config(ANA))
         assert words(begun) == ["Again", "Heard Again"]
     after = dumped(ordinary_db)
     assert STEM not in after

@@ -150,7 +150,7 @@ class History:
     async def _undo(self) -> None:
         async with self.db.transaction(self.who) as tx:
             found = await history.list_operations(tx, OWN, session_id=None, since=None, limit=6)
-        op_id = self.random.choice(found).op_id
+        op_id = self.random.choice(found).id
         await undo(Principal(self.db, self.who, (*OWN,)), op_id, cascade=True, skip_erased=True)
 
 

@@ -43,7 +43,7 @@ async def form_while_erased(clone: Clone, model: LoopbackModel) -> list[str]:
     async with scripted_memory(clone, model) as memory:
         both = facts(fact(f"Ana keeps a {CANARY}.", 1), fact("Bo sails.", 2, subject="Bo"))
         bos = facts(fact("Bo sails.", 1, subject="Bo"))
-        model.answer(FACTS, meanwhile(lambda: memory.erase_person(ANA), both), bos)
+        model.answer(FACTS, meanwhile(lambda: memory.privacy.erase_person(ANA), both), bos)
         said = [*turns(f"I keep a {CANARY}", user="ana"), *turns("I sail", user="bo", minutes=1)]
         await memory.observe(ANA, said, several_speakers=True)
         await memory.form(BO)
@@ -80,7 +80,7 @@ async def test_an_update_of_a_memory_erased_meanwhile_is_decided_again(
         moved = LIVED.replace(f" near the {CANARY} bridge", "").replace("Lisbon", "Porto")
         model.answer(FACTS, facts(fact(moved)))
         update = decisions(decision(1, "UPDATE", 1, text=merged))
-        model.answer(DECISIONS, meanwhile(lambda: memory.erase(ANA, old.id), update))
+        model.answer(DECISIONS, meanwhile(lambda: memory.privacy.erase(ANA, old.id), update))
         await memory.observe(ANA, turns("Now I work in Porto", minutes=9))
         await memory.form(ANA)
         assert asked(model).count(DECISIONS) == 1
@@ -94,17 +94,17 @@ async def consolidate_while_erased(memory: Mnemic, model: LoopbackModel, erased:
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana sings.")]))
     await say(memory, ANA, "I sing")
     model.answer(CONSOLIDATION, consolidation(f"Ana sings. {CANARY}"))
-    await memory.consolidate(ANA, KEY, force=True)
+    await memory.admin.consolidate(ANA, KEY, force=True)
     model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana keeps a {CANARY}.")]))
     await say(memory, ANA, f"I keep a {CANARY}")
     # both say it, so both are erased; one of them while the model writes
     by_kind = {item.kind: item.id for item in await memory.memories(ANA, ["consolidation", "reflection"])}
     later = by_kind.pop(erased)  # type: ignore[call-overload]
     text = consolidation(f"Ana sings and keeps a {CANARY}.")
-    model.answer(CONSOLIDATION, meanwhile(lambda: memory.erase(ANA, later), text))
-    result = await memory.consolidate(ANA, KEY, force=True)
-    await memory.erase(ANA, *by_kind.values())
-    return result["outcome"]
+    model.answer(CONSOLIDATION, meanwhile(lambda: memory.privacy.erase(ANA, later), text))
+    result = await memory.admin.consolidate(ANA, KEY, force=True)
+    await memory.privacy.erase(ANA, *by_kind.values())
+    return result.outcome
 
 
 @pytest.mark.parametrize("erased", ["consolidation", "reflection"])
@@ -145,7 +145,7 @@ async def test_an_erased_person_begins_anew_and_what_is_resent_stays_gone(
         await memory.observe(ANA, said[:2])
         await memory.form(ANA)
         await memory.observe(ANA, said)
-        await memory.erase_person(ANA)
+        await memory.privacy.erase_person(ANA)
         assert (await memory.observe(ANA, said)).accepted == 0
         assert await memory.form(ANA) == []
         assert places(superuser) == set()
@@ -153,7 +153,7 @@ async def test_an_erased_person_begins_anew_and_what_is_resent_stays_gone(
         new = [*said, {"role": "user", "content": "I keep bees", "id": "m9"}]
         assert (await memory.observe(ANA, new)).accepted == 1
         (run,) = await memory.form(ANA)
-        assert run["formed"] == 1
+        assert run.formed == 1
         assert await contents(memory, ANA) == ["Ana keeps bees."]
     assert places(superuser) == set()
     assert problems(clean_db) == []
@@ -167,6 +167,6 @@ async def test_a_formation_that_has_read_an_erased_reflection_saves_nothing(
         await say(memory, ANA, "I sing")
         (read,) = await memory.memories(ANA, ["reflection"])
         repeated = reflections(user=[reflection(f"Ana still keeps her {CANARY}.")])
-        model.answer(REFLECTIONS, meanwhile(lambda: memory.erase(ANA, read.id), repeated), reflections())
+        model.answer(REFLECTIONS, meanwhile(lambda: memory.privacy.erase(ANA, read.id), repeated), reflections())
         await say(memory, ANA, "I still do")
     assert places(superuser) == set()

@@ -69,7 +69,7 @@ async def recall_all(memory: Mnemic) -> int:
     """How often a hundred recalls had to come until they all had their memory."""
     for attempt in itertools.count(1):
         contexts = await asyncio.gather(*(memory.recall(JOB.who, search="never") for _ in range(100)))
-        if not any(context["degraded"] for context in contexts):
+        if not any(context.degraded for context in contexts):
             return attempt
     raise AssertionError
 

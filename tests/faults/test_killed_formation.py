@@ -35,7 +35,7 @@ LAST = JOBS[-1]
 FORM = Command("form", (JOB.who,))
 #: Forms the last session, and consolidates on the way.
 FORM_LAST = Command("form", (LAST.who,))
-CONSOLIDATE = Command("consolidate", (LAST.who, "user:ana"))
+CONSOLIDATE = Command("admin.consolidate", (LAST.who, "user:ana"))
 UNHEARD = "saved, not acknowledged"
 FORMED_UNHEARD = in_request(CONSOLIDATION, FORM)
 #: What the next formation reads first, and a consolidation never.
@@ -84,7 +84,7 @@ def told_often(worker: Worker) -> None:
     for telling in JOBS[:-1]:
         worker.do("form", telling.who)
         if telling is EARLIER:
-            worker.do("consolidate", telling.who, "user:ana", force=True)
+            worker.do("admin.consolidate", telling.who, "user:ana", force=True)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_control_a_consolidation_that_loses_its_text_is_noticed(
 # -- frozen past its lease: who wakes up after others have done the work writes nothing
 
 FORM_FIRST = Command("form", (EARLIER.who,))
-CONSOLIDATE_FIRST = Command("consolidate", (EARLIER.who, "user:ana"))
+CONSOLIDATE_FIRST = Command("admin.consolidate", (EARLIER.who, "user:ana"))
 
 
 @pytest.mark.parametrize("sabotage", [None, UNFENCED_FORMATION], ids=["", "control: unfenced"])
@@ -175,7 +175,7 @@ def test_a_consolidation_frozen_past_its_lease_writes_nothing(
         other.do("observe", told.who, told.messages)
         other.do("form", told.who)
         if told is EARLIER:
-            other.do("consolidate", told.who, "user:ana", force=True)
+            other.do("admin.consolidate", told.who, "user:ana", force=True)
     freeze_in(model, CONSOLIDATION, CONSOLIDATE_FIRST, sleeper, nth=2)
     expire_leases(superuser)
     other.do("observe", JOBS[2].who, JOBS[2].messages)

@@ -169,7 +169,7 @@ def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
 
     with fresh_db.as_superuser() as superuser, Worker(settings) as sleeper, Worker(settings) as other:
         prepare(fresh_db, model)
-        assert other.do("refinements", ANA) == []  # it is open
+        assert other.do("admin.refinements", ANA) == []  # it is open
         freeze_in(model, REFINE, REFINING, sleeper)
         if not is_fenced:
             mutate(superuser, "begin_refinement_act", "and l.holder = p_holder", "")
@@ -219,7 +219,7 @@ async def test_a_refinement_whose_model_fails_goes_on_without_a_wait(
         assert left(superuser) == (True, 1)
         result = await Mnemic(resources).refine(ANA, KEY)
 
-    assert (result["resumed"], result["ended"], result["steps"]) == (True, "completed", 4)
+    assert (result.resumed, result.ended, result.steps) == (True, "completed", 4)
     check_refined_once(clean_db)
 
 
@@ -254,5 +254,5 @@ async def test_a_cancelled_refinement_goes_on_without_a_wait(
         assert left(superuser) == (True, 1)
         result = await Mnemic(resources).refine(ANA, KEY)
 
-    assert (result["resumed"], result["ended"]) == (True, "completed")
+    assert (result.resumed, result.ended) == (True, "completed")
     check_refined_once(clean_db)

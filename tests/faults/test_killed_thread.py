@@ -44,12 +44,12 @@ async def turn(
 ) -> list[str]:
     """One turn of the thread; without a text it goes on where it was broken off. What was said until then."""
     given = said(text) if text is not None else None
-    return words(await _host(memory, folder).ainvoke(given, memory.thread(who), durability=durability))
+    return words(await _host(memory, folder).ainvoke(given, memory.threads.config(who), durability=durability))
 
 
 async def saved(memory: Mnemic, who: Identity, folder: Path) -> tuple[list[str], list[str]]:
     """What the thread holds, and the steps that are not over: those that are done and wait to be applied too."""
-    state = await _host(memory, folder).aget_state(memory.thread(who))
+    state = await _host(memory, folder).aget_state(memory.threads.config(who))
     return words({"messages": [], **state.values}), [task.name for task in state.tasks]
 
 
@@ -68,7 +68,7 @@ def _host(memory: Mnemic, folder: Path) -> Any:
     for before, step in zip((START, *STEPS), STEPS, strict=False):
         graph.add_node(step, partial(_step, step, folder))
         graph.add_edge(before, step)
-    return graph.compile(checkpointer=memory.checkpointer())
+    return graph.compile(checkpointer=memory.threads.checkpointer())
 
 
 # -- how it is killed

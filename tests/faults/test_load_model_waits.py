@@ -10,7 +10,6 @@ from mnemic.memory.refinement import edits
 from mnemic.memory.runtime.resources import Resources
 from mnemic.nodes import consolidation as consolidation_node
 from mnemic.service.memory import Mnemic
-from mnemic.state.records import ScopeSettings
 from mnemic.storage.schema import SERVICE_ROLE
 from tests.faults.refining import KEY, script_refinement, settle_in
 from tests.faults.strikes import EMBEDDINGS, REFINE, step_of
@@ -81,7 +80,7 @@ class Watch:
 
 async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     """Every way to a model: each step, its repair, a revision, and all that embeds a question."""
-    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", threshold=1))
+    await memory.admin.configure_scope(ANA, "user:ana", threshold=1)
     model.answer(FACTS, "no JSON", facts(fact(OSLO), fact(BERGEN, 2)))
     model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], episode="Ana spoke of Oslo."))
@@ -94,7 +93,7 @@ async def ask_everything(model: LoopbackModel, memory: Mnemic) -> None:
     model.answer(FACTS, facts(fact(BERGEN.replace("Bergen", "Turin"))))
     await memory.observe(ANA, turns(*SAID, "And then."))
     await memory.form(ANA)
-    await memory.consolidate(ANA, "user:ana", force=True)
+    await memory.admin.consolidate(ANA, "user:ana", force=True)
 
 
 #: What each way asks for, at least.

@@ -8,6 +8,7 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import BusyError
+from mnemic.state.settings import Settings
 from mnemic.storage import search
 from mnemic.storage.connection import RecallQueue
 from tests.faults.processes import CrashingServer
@@ -29,7 +30,7 @@ async def recall_at_once(memory: Mnemic, many: int) -> Counter[tuple[str | None,
     """What so many recalls went without, and whether they had the memory."""
     questions = [f"Where are the bees that I keep? Berth {number}?" for number in range(many)]
     contexts = await asyncio.gather(*(memory.recall(ANA, question, search="always") for question in questions))
-    return Counter((context["degraded"], BEES in text_of(context["context"])) for context in contexts)
+    return Counter((context.degraded, BEES in text_of(context.context)) for context in contexts)
 
 
 async def remember_bees(memory: Mnemic) -> None:
@@ -45,7 +46,7 @@ async def test_the_wait_behind_others_is_not_the_databases_failure(
         monkeypatch.setattr(RecallQueue, "turn", lambda _: nullcontext())
         monkeypatch.setattr(RecallQueue, "has_served_since", lambda *_: False)
     worsen(monkeypatch, search, search=SLOWLY)
-    async with Mnemic.open(database_url=fresh_db.service_dsn, embedder="hash", **FEW) as memory:
+    async with Mnemic.open(database_url=fresh_db.service_dsn, embedder="hash", settings=Settings(**FEW)) as memory:
         await remember_bees(memory)
         ends = await recall_at_once(memory, 16)
     assert (ends == {(None, True): 16}) == queued
@@ -57,19 +58,23 @@ async def test_who_is_not_reached_is_told_that_mnemic_is_busy(
 ) -> None:
     worsen(monkeypatch, search, search=SLOWLY)
     impatient = {**FEW, "pool_timeout_seconds": 0.5}
-    async with Mnemic.open(database_url=fresh_db.service_dsn, embedder="hash", **impatient) as memory:
+    async with Mnemic.open(
+        database_url=fresh_db.service_dsn, embedder="hash", settings=Settings(**impatient)
+    ) as memory:
         await remember_bees(memory)
         ends = await recall_at_once(memory, 16)
         assert {None, "busy"} == {lacks for lacks, _ in ends}
         assert "this recall goes without memory: More recalls came" in caplog.text
         searches = await asyncio.gather(*(memory.query(ANA, "bees") for _ in range(16)), return_exceptions=True)
         assert {list, BusyError} == set(map(type, searches))
-        assert (await memory.recall(ANA, "bees"))["degraded"] is None
+        assert (await memory.recall(ANA, "bees")).degraded is None
 
 
 async def test_where_the_database_is_away_nobody_queues_for_it(crashing: CrashingServer) -> None:
     patience = {**FEW, "pool_timeout_seconds": 4}
-    async with Mnemic.open(database_url=crashing.clone.service_dsn, embedder="hash", **patience) as memory:
+    async with Mnemic.open(
+        database_url=crashing.clone.service_dsn, embedder="hash", settings=Settings(**patience)
+    ) as memory:
         await remember_bees(memory)
         crashing.kill()
         assert {lacks for lacks, _ in await recall_at_once(memory, 16)} == {"no_memory"}

@@ -152,7 +152,7 @@ class Trial:
         await self.memory.form(ANA)
         self.answer_well()
         if single:
-            await self.memory.configure_agent(ANA, extraction="single")
+            await self.memory.admin.configure_agent(ANA, extraction="single")
         messages = turns(f"I work in Porto by the {CANARY}", "assistant: ok", "yes", "short, please")
         await self.memory.observe(ANA, messages)
         self.model.chat_requests.clear()
@@ -185,7 +185,7 @@ class Trial:
         self.answer_well()
         (run,) = await self.memory.form(ANA)
 
-        assert (run["formed"], run["pending"]) == (4, 0)
+        assert (run.formed, run.pending) == (4, 0)
         assert await contents(self.memory, ANA) == [LISBON if single else PORTO]
         assert await contents(self.memory, ANA, "reflection") == [WISH]
 
@@ -267,11 +267,11 @@ async def test_no_vector_can_be_had(trial: Trial, vectors: Answer) -> None:
     model.answer_embeddings(vectors)
     (run,) = await memory.form(ANA)
 
-    assert (run["formed"], run["pending"], await contents(memory, ANA)) == (4, 0, [PORTO])
+    assert (run.formed, run.pending, await contents(memory, ANA)) == (4, 0, [PORTO])
     assert asked(model) == [FACTS, DECISIONS, REFLECTIONS]
     assert CANARY not in trial.caplog.text
     model.answer_embeddings(None)
-    assert (await memory.embed_pending(ANA)).pending == 0
+    assert (await memory.admin.embed_pending(ANA)).pending == 0
     (found, *_) = await memory.query(ANA, PORTO, search_type="semantic")
     assert found.content == PORTO
 
@@ -287,17 +287,17 @@ async def test_a_consolidation_that_fails_leaves_text_and_reflections(trial: Tri
     )
     (run,) = await memory.form(ANA)
 
-    assert (run["formed"], run["pending"]) == (4, 0)
-    assert [result["outcome"] for result in run["consolidations"]] == ["failed"]
+    assert (run.formed, run.pending) == (4, 0)
+    assert [result.outcome for result in run.consolidations] == ["failed"]
     assert await contents(memory, ANA, "reflection") == sorted(wishes)
     before = everything(trial.superuser, without=MOVING)
     with pytest.raises(failure.error):
-        await memory.consolidate(ANA, "user:ana", force=True)
+        await memory.admin.consolidate(ANA, "user:ana", force=True)
     assert everything(trial.superuser, without=MOVING) == before
     assert asked(model).count(CONSOLIDATION) == 2 * failure.requests
 
     model.answer(CONSOLIDATION, consolidation(" ".join(wishes)))
-    assert (await memory.consolidate(ANA, "user:ana", force=True))["absorbed"] == 4
+    assert (await memory.admin.consolidate(ANA, "user:ana", force=True)).absorbed == 4
 
 
 @pytest.mark.thorough

@@ -108,7 +108,7 @@ async def test_vectors_that_never_arrive_are_not_waited_for(clean_db: Clone) -> 
             async with scripted_memory(clean_db, model, model_timeout_seconds=1) as memory:
                 await memory.observe(ANA, turns("I keep bees"))
                 (run,) = await memory.form(ANA)
-                assert (run["formed"], await contents(memory, ANA)) == (1, ["Ana keeps bees."])
+                assert (run.formed, await contents(memory, ANA)) == (1, ["Ana keeps bees."])
         finally:
             late.set()
         assert asked(model) == [FACTS, REFLECTIONS]

@@ -100,9 +100,9 @@ async def live(clone: Clone, rounds: int = ROUNDS, **changes: Any) -> tuple[list
                     await memory.form(me)
                     context = await memory.recall(me, "Where are the bees kept?", search="always")
                     heard = words(await host.ainvoke(said(token), at("talk")))
-                    seen = [word for word in f"{context['context']} {heard}".split() if "quay-" in word]
+                    seen = [word for word in f"{context.context} {heard}".split() if "quay-" in word]
                     foreign.extend(word for word in seen if token not in word)
-                    assert (context["degraded"], len(heard)) == (None, 2 * (number + 1))
+                    assert (context.degraded, len(heard)) == (None, 2 * (number + 1))
 
             ends = await asyncio.gather(*map(live_on, range(TASKS)), return_exceptions=True)
     return [repr(end) for end in ends if end], foreign

@@ -12,6 +12,7 @@ from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefinementOverError
+from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
@@ -71,7 +72,7 @@ async def protect(mnemic: Mnemic, clone: Clone) -> None:
     """An administrator protects the core memory."""
     core = await only(mnemic, "core")
     async with Administration.open(admin_url=clone.administrator_dsn) as administration:
-        await administration.protect(AGENT, core.id)
+        await administration.protect(Identity(agent_id=AGENT), core.id)
 
 
 #: What there is: a memory of each kind.
@@ -180,7 +181,7 @@ async def erased_meanwhile(
 
         async def erase() -> None:
             before()
-            await mnemic.erase_person(ANA)
+            await mnemic.privacy.erase_person(ANA)
 
         model.answer(offering(REFINE), calling(REWORDED), meanwhile(erase, calling(repeat)), calling(DONE))
         await mnemic.refine(BO, SHARED, force=True)
@@ -198,7 +199,7 @@ async def test_what_a_model_read_before_an_erasure_is_not_written_after_it(
         script(model, DONE)
         async with scripted_memory(clean_db, model) as mnemic:
             result = await mnemic.refine(BO, SHARED, force=True)
-        assert (result["ended"], result["resumed"]) == ("completed", True)
+        assert (result.ended, result.resumed) == ("completed", True)
         assert CANARY not in str(model.chat_requests[-1])
     assert problems(clean_db) == []
 
@@ -218,9 +219,9 @@ async def moved_and_erased(clone: Clone, *calls: Call, meanwhile: Callable[[], N
         async with scripted_memory(clone, model) as mnemic:
             await keep_the_agents(mnemic)
             _, result = await play(mnemic, model, *calls, who=BO, key=SHARED)
-            assert result["updated"] + result["merged"] > 0
+            assert result.updated + result.merged > 0
             meanwhile()
-            await mnemic.erase_person(ANA)
+            await mnemic.privacy.erase_person(ANA)
             return {*await living(mnemic, who=BO)}
 
 

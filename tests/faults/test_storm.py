@@ -48,11 +48,11 @@ class Reader:
 
     async def poll(self) -> None:
         recalled = await self.memory.recall(self.who)
-        assert recalled["degraded"] is None
-        self.changes.update(update["revision"] for update in recalled["updates"])
-        header = text_of(recalled["context"]).partition("<Updates")[2].partition("</Updates>")[0]
+        assert recalled.degraded is None
+        self.changes.update(update.revision for update in recalled.updates)
+        header = text_of(recalled.context).partition("<Updates")[2].partition("</Updates>")[0]
         self.bullets.append(header.count("\n- "))
-        await self.memory.observe(self.who, [], revision=recalled["revision"])
+        await self.memory.observe(self.who, [], revision=recalled.revision)
 
     async def read(self, writing: "asyncio.Task[None]") -> None:
         while not writing.done():

@@ -13,7 +13,6 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Extraction
-from mnemic.state.records import ScopeSettings
 from mnemic.storage import inbox
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
@@ -158,7 +157,7 @@ async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Use
     model.answer(FACTS, facts(fact(BERGEN), nothing_else=False))
     model.answer(REFLECTIONS, reflections(user=[reflection(WISH)], nothing_else=False))
     if useless.step == CONSOLIDATION:
-        await memory.configure_scope(who, ScopeSettings(scope_key=f"user:{who.user_id}", threshold=1))
+        await memory.admin.configure_scope(who, f"user:{who.user_id}", threshold=1)
     await memory.observe(who, turns(*SAID, user=who.user_id))
     model.answer(useless.step, useless.answer)
     model.chat_requests.clear()
@@ -168,12 +167,12 @@ async def meet(memory: Mnemic, model: LoopbackModel, who: Identity, useless: Use
         assert asked(model).count(useless.step) == 2, useless
         return
     (run,) = await memory.form(who)
-    assert run["uncovered_messages"] == len(SAID) - 1, useless
+    assert run.uncovered_messages == len(SAID) - 1, useless
     kept = {OSLO, BERGEN} if useless.step == DECISIONS else {BERGEN}
     assert kept <= {*await contents(memory, who)}, useless
     assert await contents(memory, who, "reflection") == [WISH], useless
     if useless.step == CONSOLIDATION:
-        assert [result["outcome"] for result in run["consolidations"]] == ["refused"], useless
+        assert [result.outcome for result in run.consolidations] == ["refused"], useless
 
 
 async def meet_all(clone: Clone, superuser: psycopg.Connection, met: list[tuple[Extraction, list[Useless]]]) -> None:

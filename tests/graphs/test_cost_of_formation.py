@@ -8,7 +8,6 @@ import pytest
 from mnemic.prompts.formation.extraction import ExtractFactsOutput, ExtractReflectionsOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError, RefusedError
-from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -72,7 +71,7 @@ async def test_every_step_uses_the_model_of_its_tier_and_its_tokens_are_recorded
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     for key in ("user:ana", "session:s1"):
-        await memory.configure_scope(ANA, ScopeSettings(scope_key=key, threshold=1))
+        await memory.admin.configure_scope(ANA, key, threshold=1)
     await memory.remember(ANA, OSLO, category="projects")
     model.answer(FACTS, facts(fact(BERGEN)))
     model.answer(DECISIONS, decisions(decision(1, "DELETE", 1, text=BERGEN)))
@@ -81,7 +80,7 @@ async def test_every_step_uses_the_model_of_its_tier_and_its_tokens_are_recorded
     await say(memory, ANA, *SAID)
 
     used = {(usage.step, usage.model): (usage.calls, usage.input_tokens, usage.output_tokens)
-            for usage in await memory.usage(ANA)}  # fmt: skip
+            for usage in await memory.usage.tokens(ANA)}  # fmt: skip
     assert used == {
         ("extract_facts", "openai:gpt-fast"): (1, 100, 10),
         ("decide", "openai:gpt-fast"): (1, 100, 10),
@@ -96,7 +95,7 @@ async def test_what_a_useless_model_cost_is_counted_as_well(memory: Mnemic, mode
     with pytest.raises(ModelOutputError):
         await say(memory, ANA, *SAID)
 
-    (used,) = await memory.usage(ANA)
+    (used,) = await memory.usage.tokens(ANA)
     assert (used.step, used.calls, used.input_tokens) == ("extract_facts", 2, 200)
 
 
@@ -105,7 +104,7 @@ async def test_an_answer_is_kept_though_its_price_cannot_be_written(
 ) -> None:
     async with scripted_memory(clean_db, model, lock_timeout_seconds=0.05) as memory:
         await say(memory, ANA, "Good morning.")
-        before = await memory.usage(ANA)
+        before = await memory.usage.tokens(ANA)
         model.answer(FACTS, facts(fact("Ana keeps bees.")))
         with superuser.transaction():
             superuser.execute("select 1 from mnemic.token_usage for update")
@@ -114,7 +113,7 @@ async def test_an_answer_is_kept_though_its_price_cannot_be_written(
             with pytest.raises(ModelOutputError):  # the model's own error is what the caller sees
                 await say(memory, ANA, "I keep goats.")
         assert await contents(memory, ANA) == ["Ana keeps bees."]
-        assert await memory.usage(ANA) == before
+        assert await memory.usage.tokens(ANA) == before
 
     logged = [record for record in caplog.records if record.name == "mnemic"]
     assert {record.levelno for record in logged} == {logging.WARNING}

@@ -65,7 +65,7 @@ async def of_mnemic(clone: Clone, memory: Mnemic) -> AsyncIterator[Kept]:
         with clone.as_superuser() as connection:
             return str([connection.execute(f"select * from mnemic.{table}".encode()).fetchall() for table in TABLES])
 
-    yield memory.checkpointer(ANA), everything
+    yield memory.threads.checkpointer(ANA), everything
 
 
 @pytest.mark.parametrize("keeping", [lambda clone, _: in_process(clone), of_mnemic], ids=["memory", "mnemic"])
@@ -120,7 +120,7 @@ async def test_a_recall_adds_one_statement_to_what_a_turn_sends(
 ) -> None:
     await keep(memory)
     says(model, VISIBLE)
-    graph = memory.graphs.supervisor(kind() if kind else memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(kind() if kind else memory.threads.checkpointer(ANA))
     for _ in range(2):
         await turn(graph)  # from now on the session is known, and that it has used this memory
         await resources.background.finish()
@@ -169,7 +169,7 @@ async def test_a_thread_that_waits_before_such_a_node_can_be_read_and_goes_on(
 ) -> None:
     await keep(memory)
     says(model, VISIBLE)
-    graph: Any = memory.graphs.supervisor(memory.checkpointer(ANA) if own else InMemorySaver())
+    graph: Any = memory.graphs.supervisor(memory.threads.checkpointer(ANA) if own else InMemorySaver())
     said = {"messages": [HumanMessage(QUESTION)]}
     await graph.ainvoke(said, thread(), context=ANA, interrupt_before=[node])
 
@@ -217,7 +217,7 @@ async def test_a_second_consolidation_is_a_run_of_its_own(memory: Mnemic, model:
 
 
 async def test_a_second_formation_reports_its_own_figures(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1)
+    await memory.admin.configure_agent(ANA, user_threshold=1)
     model.answer(FACTS, facts(fact(f"Ana keeps {CANARY}.")), facts())
     model.answer(REFLECTIONS, reflections(user=[reflection(f"Ana wants {CANARY}.")]), reflections())
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))

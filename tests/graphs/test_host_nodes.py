@@ -19,7 +19,6 @@ from mnemic.prompts.explicit.answers import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings
 from tests.support.agents import (
     CANARY,
     FRIDAY,
@@ -83,8 +82,8 @@ def host(memory: Mnemic, state: Any = Turn, seen: list[Any] | None = None, **rec
             seen.append(dict(state))
         return {"messages": [AIMessage(VISIBLE)]}
 
-    nodes = {"recall": memory.recall_node(**recall), "answer": answer}
-    return in_sequence(state, {**nodes, "observe": memory.observe_node(), "form": memory.formation_node()})
+    nodes = {"recall": memory.nodes.recall(**recall), "answer": answer}
+    return in_sequence(state, {**nodes, "observe": memory.nodes.observe(), "form": memory.nodes.form()})
 
 
 @both_savers
@@ -198,17 +197,17 @@ async def test_what_a_turn_begins_with_is_stored_by_a_node_behind_the_start(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     nodes = {
-        "hear": memory.observe_node(),
-        "recall": memory.recall_node(),
+        "hear": memory.nodes.observe(),
+        "recall": memory.nodes.recall(),
         "trim": lambda state: {"messages": [RemoveMessage(id=state["messages"][0].id), AIMessage(VISIBLE)]},
-        "observe": memory.observe_node(),
+        "observe": memory.nodes.observe(),
     }
     await in_sequence(Turn, nodes).compile().ainvoke(said(GREETING), context=FRIDAY)
     assert stored(superuser) == [("user", GREETING), ("assistant", VISIBLE)]
 
 
 async def test_several_people_may_speak_in_a_run_of_no_user(memory: Mnemic, superuser: psycopg.Connection) -> None:
-    nodes = {"recall": memory.recall_node(), "observe": memory.observe_node(several_speakers=True)}
+    nodes = {"recall": memory.nodes.recall(), "observe": memory.nodes.observe(several_speakers=True)}
     spoken = {"messages": [HumanMessage(GREETING, additional_kwargs={"user": "bo"})]}
     await in_sequence(Turn, nodes).compile().ainvoke(spoken, context=NOBODY)
     assert superuser.execute("select user_id from mnemic.messages").fetchall() == [("bo",)]
@@ -220,9 +219,9 @@ async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_wor
     await remember(memory, model)
     seen: list[Any] = []
     nodes = {
-        "recall": memory.recall_node(messages_key="talk"),
+        "recall": memory.nodes.recall(messages_key="talk"),
         "look": lambda state: seen.append(state["memory_context"]),
-        "observe": memory.observe_node(messages_key="talk"),
+        "observe": memory.nodes.observe(messages_key="talk"),
     }
     graph = in_sequence(Notes, nodes, context=None).compile()
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
@@ -256,7 +255,7 @@ async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(memory: Mnemic,
         await host(memory, role="janitor").compile().ainvoke(said(GREETING), context=FRIDAY)
     with pytest.raises(InvalidInputError):
         await host(memory).compile().ainvoke(said(GREETING), context=identity("ana"))
-    for node in (memory.recall_node(), memory.observe_node(), memory.observe_node(several_speakers=True)):
+    for node in (memory.nodes.recall(), memory.nodes.observe(), memory.nodes.observe(several_speakers=True)):
         with pytest.raises(MissingIdentityError, match="user_id"):
             await in_sequence(Turn, {"node": node}).compile().ainvoke(said(GREETING), context=NOBODY)
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
@@ -305,10 +304,10 @@ def as_nodes(memory: Mnemic) -> Any:
 def as_methods(memory: Mnemic) -> Any:
     async def form(state: HostTurn, runtime: Runtime[Identity]) -> None:
         (run,) = await memory.form(runtime.context)
-        assert [result["outcome"] for result in run["consolidations"]] == ["saved"]
+        assert [result.outcome for result in run.consolidations] == ["saved"]
 
     async def recall(state: HostTurn, runtime: Runtime[Identity]) -> HostTurn:
-        return {"note": f"{VISIBLE} {KEPT in text_of((await memory.recall(runtime.context, QUESTION))['context'])}"}
+        return {"note": f"{VISIBLE} {KEPT in text_of((await memory.recall(runtime.context, QUESTION)).context)}"}
 
     return in_sequence(HostTurn, {"form": form, "recall": recall}, context=SimpleNamespace)
 
@@ -328,7 +327,7 @@ async def test_the_graphs_themselves_work_in_a_host_and_leave_no_words(
     model.answer(CONSOLIDATION, consolidation(f"Ana wants {CANARY}."))
     who = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="monday", host="blue")
     async with scripted_memory(fresh_db, model) as memory, savers(fresh_db) as (saver, everything):
-        await memory.configure_scope(MONDAY, ScopeSettings(scope_key="user:ana", threshold=1))
+        await memory.admin.configure_scope(MONDAY, "user:ana", threshold=1)
         await memory.observe(MONDAY, turns(f"{CANARY} is what I call my bees."))
         graph = used(memory).compile(checkpointer=saver)
         done = await graph.ainvoke({"force": True}, THREAD, context=who, durability=durability)

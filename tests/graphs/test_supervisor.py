@@ -40,7 +40,7 @@ from tests.support.worlds import identity
 async def test_what_is_remembered_stands_in_the_prompt_and_what_is_said_goes_in(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    await memory.configure_agent(ANA, persona="You are the harbour master.")
+    await memory.admin.configure_agent(ANA, persona="You are the harbour master.")
     await keep(memory)
     says(model, VISIBLE)
 
@@ -81,7 +81,7 @@ async def test_a_tools_answer_reaches_the_model_and_is_nobodys_words(
 async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, model: LoopbackModel) -> None:
     says(model, calling(("memory_query", {}), ("no_such_tool", {"query": "bees"})), VISIBLE)
     done = await turn(memory.graphs.supervisor())
-    (used,) = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    (used,) = [used for used in await memory.usage.tokens(ANA) if used.step == "converse"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
     assert "query: Field required" in refused
@@ -155,7 +155,7 @@ async def test_the_session_is_the_thread_where_the_identity_names_none(
     says(model, forgetting(kept), calling(text=VISIBLE))
     await turn(memory.graphs.supervisor(InMemorySaver()), "Forget my bees.", nowhere)
 
-    (forgotten,) = [operation for operation in await memory.operations(ANA) if operation.reason == "forget"]
+    (forgotten,) = [operation for operation in await memory.history.operations(ANA) if operation.reason == "forget"]
     assert forgotten.session_id == "t"
     rows = superuser.execute("select role, content from mnemic.messages where session_id = 't' order by place")
     assert rows.fetchall() == [("user", "Forget my bees."), ("assistant", VISIBLE)]
@@ -189,7 +189,7 @@ async def streamed(memory: Mnemic, text: str = ASKED) -> list[Any]:
 async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_is_names(
     memory: Mnemic, resources: Resources, model: LoopbackModel
 ) -> None:
-    await memory.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
+    await memory.admin.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
     await keep(memory)
     search: tuple[str, Any] = ("memory_query", {"query": "bees"})
     unknown: tuple[str, Any] = ("fly", {})  # what a model calls a tool is not repeated
@@ -252,7 +252,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     says(model, VISIBLE)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.threads.checkpointer(ANA))
     bad: list[Any] = [HumanMessage(CANARY, **fields) for fields in UNSTORABLE]
     unreadable = [{"role": "user", "content": [{"type": "text", "text": CANARY}, part]} for part in UNREADABLE]
     for message in [*bad, *unreadable]:
@@ -286,7 +286,7 @@ async def test_what_the_model_refuses_costs_a_picture_its_own_turn_and_words_eve
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model, lambda request: 400 if {"image_url", CANARY} & {*re.findall(r"\w+", str(request))} else VISIBLE)
-    graph = memory.graphs.supervisor(memory.checkpointer(ANA))
+    graph = memory.graphs.supervisor(memory.threads.checkpointer(ANA))
     with pytest.raises(ModelOutputError, match="refused this request"):
         await graph.ainvoke({"messages": [HumanMessage(list(LOOK))]}, thread(), context=ANA)
     done = await turn(graph, "Never mind.")
@@ -297,7 +297,7 @@ async def test_what_the_model_refuses_costs_a_picture_its_own_turn_and_words_eve
         with pytest.raises(ModelOutputError):
             await turn(graph, text)
     *_, refused, _ = (await graph.aget_state(thread())).values["messages"]
-    await graph.aupdate_state(memory.thread(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
+    await graph.aupdate_state(memory.threads.config(ANA), {"messages": [RemoveMessage(refused.id)]}, as_node="observe")
     done = await turn(graph, "Hello again.")
     assert [item.text for item in done["messages"][-3:]] == ["Hello?", "Hello again.", VISIBLE]
 
@@ -305,5 +305,5 @@ async def test_what_the_model_refuses_costs_a_picture_its_own_turn_and_words_eve
 async def test_half_a_character_beside_a_call_to_mend_is_no_error(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory)
     says(model, calling(("memory_query", {"query": "half \ud83d"}), text=f"{CANARY} \ud83d"), VISIBLE)
-    done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)))
+    done = await turn(memory.graphs.supervisor(memory.threads.checkpointer(ANA)))
     assert [item.text for item in done["messages"] if isinstance(item, AIMessage)] == [f"{CANARY} ?", VISIBLE]

@@ -160,7 +160,7 @@ async def test_an_answer_whose_run_was_rolled_back_does_not_count(
         monkeypatch.setattr(threads, "_SQL", {**threads._SQL, "delete_of_runs": careless})
     kept = await keep(memory, importance=5)
     says(model, forgetting(kept), VISIBLE)
-    saver = memory.checkpointer(ANA)
+    saver = memory.threads.checkpointer(ANA)
     graph = memory.graphs.supervisor(saver)
     # each run as a server marks it, which can take its checkpoints away again
     runs: list[Any] = [{"configurable": {"thread_id": "friday", "run_id": run}} for run in ("asking", "answering")]

@@ -5,17 +5,24 @@ import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
-from mnemic import Administration, Identity, Mnemic, ScopeSettings
+from mnemic import Administration, Identity, Mnemic
+from mnemic.service.admin import Admin
+from mnemic.service.governance.history import BlindHistory, History
+from mnemic.service.governance.privacy import Privacy
+from mnemic.service.hosts.threads import Threads
+from mnemic.service.usage import UsageReports
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.kinds import KINDS
 from mnemic.state.query import MemoryFilters, MemoryQuery
+from mnemic.state.records import ScopeChanges
 from tests.support.agents import called, host
 from tests.support.threads import answering, at, said
 
@@ -26,38 +33,39 @@ _GOOD = {"role": "user", "content": "I keep bees."}
 _FACT = {"content": "Ana keeps bees.", "category": "activity"}
 _ID = "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10"
 #: Whoever asks.
-_WHO = ("identity", "whose", "agent_id")
+_WHO = ("identity",)
 #: What a method needs where another argument is the bad one.
 _NEEDED: dict[str, Any] = {
     "user_id": "ana",
     **_FACT,
     "messages": [_GOOD],
-    "title": "Make tea",
-    "steps": ["Boil the water.", "Add the tea."],
     "query": "Bees?",
     "question": "Bees?",
-    "memory_id": _ID,
-    "memory_ids": _ID,
-    "op_ids": _ID,
-    "refinement_id": _ID,
-    "run_id": _ID,
+    "id": _ID,
+    "ids": _ID,
     "tenant_id": "default",
     "session_id": "s1",
     "since": datetime(2026, 3, 2, 9, 0, tzinfo=UTC),
     "scope_key": "user:ana",
-    "moment": 0,
-    "overrides": ScopeSettings(scope_key="user:ana"),
+    "at": 0,
     "anchors": "nowhere/anchors",
     "source": InMemorySaver(),
-    "thread_ids": "t",
 }
 #: They make something that is used afterwards; their rows are written out below.
-_MAKING = {"open", "tools", "middleware", "observe_node", "formation_node", "recall_node", "export_audit"}
+_MAKING = {"open", "tools", "middleware", "privacy.export_audit"}
+#: Where the public methods are, beside the object itself.
+NAMESPACES: dict[str, type] = {
+    "history.": History,
+    "threads.": Threads,
+    "privacy.": Privacy,
+    "admin.": Admin,
+    "usage.": UsageReports,
+}
 
 
 async def _call(target: object, method: str, who: object, bad: dict[str, Any]) -> object:
     """A method with one bad argument, and as many good ones as it needs."""
-    call = getattr(target, method)
+    call = attrgetter(method)(target)
     parameters = inspect.signature(call).parameters.values()
     takes_several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     first: list[Any] = []
@@ -79,14 +87,16 @@ def _of(method: str, argument: str, **others: Any) -> Act:
 
 def _governing(method: str, argument: str) -> Act:
     """The same of an administrator, who names the agent."""
-    return lambda administration, _, value: _call(administration, method, "harbor", {argument: value})
+    return lambda administration, _, value: _call(
+        administration, method, Identity(agent_id="harbor"), {argument: value}
+    )
 
 
-def _arguments(of: type) -> list[tuple[str, str]]:
+def _arguments(of: type, prefix: str = "") -> list[tuple[str, str]]:
     """Every argument of every public method that can be called as it is."""
-    methods = [name for name in dir(of) if not name.startswith("_") and name not in _MAKING]
+    methods = [name for name in dir(of) if not name.startswith("_") and f"{prefix}{name}" not in _MAKING]
     return [
-        (name, each.name)
+        (f"{prefix}{name}", each.name)
         for name in methods
         if callable(method := getattr(of, name))
         for each in inspect.signature(method).parameters.values()
@@ -107,8 +117,7 @@ def _langchain(**fields: Any) -> HumanMessage:
 
 
 def _scope(field: str) -> Act:
-    given: dict[str, Any] = {"scope_key": "user:ana"}
-    return lambda memory, who, value: memory.configure_scope(who, ScopeSettings(**{**given, field: value}))
+    return lambda memory, who, value: memory.admin.configure_scope(who, "user:ana", **{field: value})
 
 
 def _identity(field: str, *others: str, copied: bool = False) -> Act:
@@ -154,7 +163,7 @@ def _node(method: str, argument: str) -> Act:
     """A node made with one bad argument, run in a host's graph."""
 
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
-        node = getattr(memory, method)(**{argument: value})
+        node = getattr(memory.nodes, method)(**{argument: value})
         return await node({"messages": [_GOOD]}, Runtime(context=who))
 
     return act
@@ -165,18 +174,22 @@ def _node_with(method: str, state: Callable[[Any], Any] | None = None) -> Act:
 
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
         context = who if state else value
-        return await getattr(memory, method)()(state(value) if state else {"messages": []}, Runtime(context=context))
+        return await getattr(memory.nodes, method)()(
+            state(value) if state else {"messages": []}, Runtime(context=context)
+        )
 
     return act
 
 
 async def _export(memory: Mnemic, who: Identity, value: Any) -> object:
-    return [line async for line in memory.export_audit(value)]
+    return [line async for line in memory.privacy.export_audit(value)]
 
 
 def _host(memory: Mnemic, context: Any = None, **configurable: Any) -> Awaitable[object]:
     """A run of a host over the checkpointer that takes its owner from the run."""
-    return answering(memory.checkpointer()).ainvoke(said("I keep bees."), at("t", **configurable), context=context)
+    return answering(memory.threads.checkpointer()).ainvoke(
+        said("I keep bees."), at("t", **configurable), context=context
+    )
 
 
 @lru_cache(maxsize=1)
@@ -212,21 +225,23 @@ OBSERVING: dict[str, Act] = {
     "observe: LangChain's content": _observe(lambda value: [_langchain(content=value)]),
     "observe: LangChain's name and id": _observe(lambda value: [_langchain(name=value, id=value)]),
     "observe: LangChain's user": _observe(lambda value: [_langchain(additional_kwargs={"user": value})]),
-    "observe_node: context": _node_with("observe_node"),
-    "observe_node: messages": _node_with("observe_node", lambda value: {"messages": value}),
-    "observe_node: messages_key": _node("observe_node", "messages_key"),
-    "observe_node: several_speakers": _node("observe_node", "several_speakers"),
+    "nodes.observe: context": _node_with("observe"),
+    "nodes.observe: messages": _node_with("observe", lambda value: {"messages": value}),
+    "nodes.observe: messages_key": _node("observe", "messages_key"),
+    "nodes.observe: several_speakers": _node("observe", "several_speakers"),
     "remember: a core memory": _of("remember", "content", category="style", kind="core"),
     "remember: for everyone": _of("remember", "content", category="projects", scope="agent"),
-    "remember_procedure: a step": lambda memory, who, value: memory.remember_procedure(who, "Tea", ["Boil.", value]),
+    "remember: a step": lambda memory, who, value: memory.remember(
+        who, "Tea", kind="procedure", steps=["Boil.", value]
+    ),
 }
 ASKING: dict[str, Act] = {
-    "formation_node: context": _node_with("formation_node"),
-    "recall_node: context": _node_with("recall_node"),
-    "recall_node: messages": _node_with("recall_node", lambda value: {"messages": value}),
-    "recall_node: content": _node_with("recall_node", lambda value: {"messages": [{**_GOOD, "content": value}]}),
+    "nodes.form: context": _node_with("form"),
+    "nodes.recall: context": _node_with("recall"),
+    "nodes.recall: messages": _node_with("recall", lambda value: {"messages": value}),
+    "nodes.recall: content": _node_with("recall", lambda value: {"messages": [{**_GOOD, "content": value}]}),
     **{
-        f"recall_node: {argument}": _node("recall_node", argument)
+        f"nodes.recall: {argument}": _node("recall", argument)
         for argument in ("role", "search", "budget_tokens", "messages_key")
     },
     **{
@@ -244,31 +259,31 @@ ASKING: dict[str, Act] = {
 }
 #: One of several, and hosts' ways to their threads.
 SEVERAL: dict[str, Act] = {
-    "undo: one of several": lambda memory, who, value: memory.undo(who, _ID, value),
-    "erase: one of several": lambda memory, who, value: memory.erase(who, _ID, value),
-    "prune_threads: one of several": lambda memory, who, value: memory.prune_threads(who, "t", value),
-    "copy_threads: a thread's id": lambda memory, who, value: memory.copy_threads(
-        InMemorySaver(), who, thread_ids=["t", value]
+    "history.undo: one of several": lambda memory, who, value: memory.history.undo(who, _ID, value),
+    "privacy.erase: one of several": lambda memory, who, value: memory.privacy.erase(who, _ID, value),
+    "threads.prune: one of several": lambda memory, who, value: memory.threads.prune(who, "t", value),
+    "threads.copy: a thread's id": lambda memory, who, value: memory.threads.copy(
+        who, InMemorySaver(), ids=["t", value]
     ),
-    "checkpointer: context": lambda memory, _, value: _host(memory, value),
-    "checkpointer: agent_id": lambda memory, _, value: _host(memory, agent_id=value),
-    "checkpointer: user_id": lambda memory, _, value: _host(memory, agent_id="harbor", user_id=value),
-    "export_audit: identity": _export,
+    "threads.checkpointer: context": lambda memory, _, value: _host(memory, value),
+    "threads.checkpointer: agent_id": lambda memory, _, value: _host(memory, agent_id=value),
+    "threads.checkpointer: user_id": lambda memory, _, value: _host(memory, agent_id="harbor", user_id=value),
+    "privacy.export_audit: identity": _export,
 }
 #: Those of `Administration`.
 GOVERNING: dict[str, Act] = {
     f"Administration.{method}: {argument}": _governing(method, argument)
-    for method, argument in _arguments(Administration)
+    for method, argument in [*_arguments(Administration), *_arguments(BlindHistory, "history.")]
 }
 CONFIGURING: dict[str, Act] = {
-    "configure_agent: identity": _of("configure_agent", "identity", rag=False),
-    "configure_agent: no such setting": _of("configure_agent", "no such setting"),
+    "admin.configure_agent: identity": _of("admin.configure_agent", "identity", rag=False),
+    "admin.configure_agent: no such setting": _of("admin.configure_agent", "no such setting"),
     # one of each type
     **{
-        f"configure_agent: {name}": _of("configure_agent", name)
+        f"admin.configure_agent: {name}": _of("admin.configure_agent", name)
         for name in ("rag", "keep_messages", "recall_limit", "agent_model", "persona")
     },
-    **{f"configure_scope: {field}": _scope(field) for field in ScopeSettings.__dataclass_fields__},
+    **{f"admin.configure_scope: {field}": _scope(field) for field in ScopeChanges.__annotations__},
 }
 GRAPHS: dict[str, Act] = {
     "graphs.supervisor: checkpointer": _making(lambda memory, value: memory.graphs.supervisor(value)),
@@ -314,9 +329,10 @@ BUILDING: dict[str, Act] = {
     "Identity: no such field": _identity("no such field"),
     **{f"Identity copied: {field}": _identity(field, copied=True) for field in Identity.model_fields},
 }
+_METHODS = [*_arguments(Mnemic), *(pair for prefix, of in NAMESPACES.items() for pair in _arguments(of, prefix))]
 #: Of every public method of `Mnemic`.
 METHODS: dict[str, Act] = {
-    **{f"{method}: {argument}": _of(method, argument) for method, argument in _arguments(Mnemic)},
+    **{f"{method}: {argument}": _of(method, argument) for method, argument in _METHODS},
     **OBSERVING,
     **ASKING,
     **SEVERAL,

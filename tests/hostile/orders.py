@@ -182,7 +182,7 @@ def _fences(text: str) -> list[str]:
 
 def check_context(context: MemoryContext, attributes: Mapping[str, Mapping[str, str]]) -> None:
     """Each part is well-formed XML of its own elements, which bear the names they should and nothing else."""
-    for text, known in ((context["standing"], _STANDING_ELEMENTS), (context["turn"], _TURN_ELEMENTS)):
+    for text, known in ((context.standing, _STANDING_ELEMENTS), (context.turn, _TURN_ELEMENTS)):
         for element in ElementTree.fromstring(text).iter() if text else ():
             assert element.tag in known, "the order became an element"
             assert element.attrib == attributes.get(element.tag, {}), "the order became an attribute"

@@ -144,7 +144,7 @@ async def test_text_that_nobody_typed_is_found_as_an_attachment_and_never_a_memo
     assert await found(memory) == {("message", "attachment")}
     assert "Ana (attachment): " in last_prompt(model, FACTS)
     recalled = await memory.recall(ANA, "Who gets the vault keys every Friday?", search="always")
-    assert 'Ana attached: "' in text_of(recalled["context"])
+    assert 'Ana attached: "' in text_of(recalled.context)
 
 
 @pytest.mark.parametrize("part", TYPED_PARTS)
@@ -202,10 +202,10 @@ async def test_what_the_user_types_beside_an_attachment_is_theirs(
 async def test_an_attachment_goes_with_the_erased_message(memory: Mnemic, superuser: psycopg.Connection) -> None:
     await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, PARTS["document"]])])
     await memory.form(ANA)
-    (typed,) = [message for message in await memory.messages(ANA) if message.role == "user"]
-    await memory.erase(ANA, typed.id)
+    (typed,) = [message for message in await memory.privacy.messages(ANA) if message.role == "user"]
+    await memory.privacy.erase(ANA, typed.id)
 
-    assert await memory.messages(ANA) == []
+    assert await memory.privacy.messages(ANA) == []
     assert superuser.execute("select count(*) from mnemic.entries").fetchone() == (0,)
 
 
@@ -228,10 +228,10 @@ async def test_an_attachment_goes_with_a_message_that_an_erasure_takes_along(
     assert await found(memory) == {("message", "attachment")}
 
     (known,) = await memory.memories(ANA, ["fact"])
-    await memory.erase(ANA, known.id)
+    await memory.privacy.erase(ANA, known.id)
 
     assert await found(memory) == set()
-    assert await memory.messages(ANA) == []
+    assert await memory.privacy.messages(ANA) == []
 
 
 #: Other messages with parts that nobody typed, as a host, an agent and a tool send them.
@@ -283,18 +283,18 @@ async def test_an_assistants_thoughts_and_calls_are_not_stored(memory: Mnemic) -
     inner = [PARTS["reasoning"], PARTS["thinking"], {"type": "tool_use", "id": "t", "input": {"text": TEXT}}]
     await memory.observe(ANA, [HumanMessage("Hello."), AIMessage([*inner, {"type": "text", "text": "Hi."}])])
 
-    assert [message.content for message in await memory.messages(ANA)] == ["Hi.", "Hello."]
+    assert [message.content for message in await memory.privacy.messages(ANA)] == ["Hi.", "Hello."]
 
 
 @pytest.mark.usefixtures("superuser")
 async def test_what_a_recall_returned_is_not_stored_as_an_attachment(memory: Mnemic) -> None:
     await memory.remember(ANA, "Ana keeps bees on the quay.", category="activity")
     context = await memory.recall(ANA, "Where does Ana keep bees?", search="always")
-    assert "bees on the quay" in text_of(context["context"])
-    result = {"type": "tool_result", "content": text_of(context["context"])}
+    assert "bees on the quay" in text_of(context.context)
+    result = {"type": "tool_result", "content": text_of(context.context)}
     await memory.observe(ANA, [HumanMessage([{"type": "text", "text": TYPED}, result])])
 
-    assert [message.content for message in await memory.messages(ANA)] == [TYPED]
+    assert [message.content for message in await memory.privacy.messages(ANA)] == [TYPED]
 
 
 async def test_it_is_so_through_the_middleware_of_a_hosts_agent(

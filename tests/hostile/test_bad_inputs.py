@@ -18,12 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from mnemic import Administration, Mnemic, MnemicError, ScopeSettings
+from mnemic import Administration, Mnemic, MnemicError
 from mnemic.service.cli.app import app
+from mnemic.service.governance.history import BlindHistory
+from mnemic.service.hosts.nodes import HostNodes
 from mnemic.state.errors import InvalidInputError
-from mnemic.storage import scopes
+from mnemic.state.records import ScopeChanges, ScopeSettings
+from mnemic.state.settings import Settings
 from tests.hostile.bad_values import BAD, BLANKS, CANARY, TEXTS, counts, quoted, stored_texts, unclean, wrong_with
-from tests.hostile.entrances import CALLS, ENTRANCES, GRAPHS, OBSERVING, Act, graph_of
+from tests.hostile.entrances import CALLS, ENTRANCES, GRAPHS, NAMESPACES, OBSERVING, Act, graph_of
 from tests.support.agents import called, host
 from tests.support.commands import invoke
 from tests.support.matrix import mostly_thorough
@@ -54,7 +57,7 @@ def some(place: int, *, of: int) -> dict[str, Callable[[], Any]]:
     "method",
     mostly_thorough(
         dict.fromkeys(entrance.partition(":")[0] for entrance in ENTRANCES).keys(),
-        *("history", "tool forget", "Administration.undo"),
+        *("history.events", "tool forget", "Administration.history.undo"),
     ),
 )
 async def test_bad_input_is_refused_or_cleaned(
@@ -86,7 +89,14 @@ async def kept(memory: Mnemic, superuser: psycopg.Connection, act: Act) -> set[s
 
 
 def test_every_argument_of_every_public_method_has_its_row() -> None:
-    for of, prefix in ((Mnemic, ""), (Administration, "Administration.")):
+    namespaces = {
+        "": Mnemic,
+        **NAMESPACES,
+        "nodes.": HostNodes,
+        "Administration.": Administration,
+        "Administration.history.": BlindHistory,
+    }
+    for prefix, of in namespaces.items():
         methods = inspect.getmembers(of, inspect.isfunction)  # without `open`, which takes settings: see below
         for name, method in methods:
             for argument in inspect.signature(method).parameters.values():
@@ -115,13 +125,16 @@ def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
     ids=lambda wrong: next(iter(wrong)),
 )
 async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, wrong: dict[str, Any]) -> None:
-    own = ScopeSettings(scope_key="user:ana", name=" Ana\x00 ", consolidation_guidance="Be brief.\r\n", threshold=3)
-    await memory.configure_scope(identity("ana"), own)
+    changes: ScopeChanges = {"name": " Ana\x00 ", "consolidation_guidance": "Be brief.\r\n", "threshold": 3}
+    await memory.admin.configure_scope(identity("ana"), "user:ana", **changes)
     with pytest.raises(InvalidInputError, match=f"^{next(iter(wrong))}: "):
-        await memory.configure_scope(identity("ana"), replace(own, **wrong))
-    async with memory.resources.database.transaction(identity("ana")) as tx:
-        stored = (await scopes.scope_settings(tx))["user:ana"]
-    assert stored == replace(own, name="Ana", consolidation_guidance="Be brief.")
+        await memory.admin.configure_scope(identity("ana"), "user:ana", **wrong)
+    stored = await memory.admin.scope_settings(identity("ana"), "user:ana")
+    assert stored == ScopeSettings(scope_key="user:ana", name="Ana", consolidation_guidance="Be brief.", threshold=3)
+    await memory.admin.configure_scope(identity("ana"), "user:ana", threshold=None, is_active=False)
+    assert await memory.admin.scope_settings(identity("ana"), "user:ana") == replace(
+        stored, threshold=None, is_active=False
+    )
 
 
 # -- junk of any shape
@@ -158,6 +171,8 @@ SETTING_KINDS = ["a null character", "a lone surrogate", "two lines", "130 bytes
 
 
 _TEXTS = ["base_url", "fast_model", "embedder", "api_key", "minilm_path", "anchor_key", "server_key"]
+#: Arguments of `open` itself; all other settings go by `settings`.
+_EXPLICIT = {"database_url", "admin_url", "actor", "base_url", "fast_model", "embedder", "api_key"}
 _NO_TEXTS = ["pool_size", "retry_seconds", "model_timeout_seconds", "fusion", "rag", "link_min", "no_such_setting"]
 
 
@@ -178,7 +193,9 @@ async def test_a_bad_setting_opens_nothing_or_is_harmless(
     for kind in SETTING_KINDS:
         found: MnemicError | None = None
         try:
-            async with opening(**{**good, "pool_timeout_seconds": 0.2, setting: BAD[kind]()}):
+            arguments = {**good, setting: BAD[kind]()}
+            explicit = {name: arguments.pop(name) for name in _EXPLICIT & arguments.keys()}
+            async with opening(**explicit, settings=Settings(pool_timeout_seconds=0.2, **arguments)):
                 pass
         except MnemicError as error:
             found = error

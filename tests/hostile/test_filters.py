@@ -167,7 +167,7 @@ async def found(memory: Mnemic, who: Identity, wanted: Mapping[str, Any]) -> set
         rows = await memory.query(who, QUESTION, filters=wanted, search_type="text", top_k=100)
     except InvalidInputError as error:
         return str(error)
-    return {row.item_id for row in rows}
+    return {row.id for row in rows}
 
 
 async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Sequence[dict[str, Any]]) -> list[Any]:

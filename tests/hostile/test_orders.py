@@ -3,7 +3,7 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -16,6 +16,7 @@ from mnemic.prompts import attribution, conversation
 from mnemic.prompts.recall.request import with_memory
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, display_name, scope_key
+from mnemic.state.results import RecallResult
 from mnemic.state.settings import Settings
 from tests.hostile.orders import (
     ORDERS,
@@ -139,10 +140,10 @@ async def form(memory: Mnemic, order: Order) -> None:
     await memory.form(ana(order))
 
 
-async def shown_to_bo(memory: Mnemic, order: Order) -> dict[str, Any]:
+async def shown_to_bo(memory: Mnemic, order: Order) -> RecallResult:
     """All that a recall gives him, but the count of the whole agent's changes."""
     recalled = await memory.recall(bo(order), "What does Bo earn?", search="always")
-    return {**recalled, "revision": None}
+    return replace(recalled, revision=None)
 
 
 async def check_run(resources: Resources, superuser: psycopg.Connection, order: Order, *, closings: int) -> None:
@@ -159,9 +160,9 @@ async def check_run(resources: Resources, superuser: psycopg.Connection, order: 
     check_stored(superuser, order)
     assert await shown_to_bo(memory, order) == theirs
     asked = f"Who said {order.text}"  # what only repeats the question is no answer to it
-    shown = (await memory.recall(ana(order), asked, search="always", budget_tokens=8000))["context"]
+    shown = (await memory.recall(ana(order), asked, search="always", budget_tokens=8000)).context
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": display_name(order.group)}})
-    check_shown(shown["turn"], order)
+    check_shown(shown.turn, order)
     request = [message.text for message in with_memory([HumanMessage("")], shown)]
     told = [{"role": "user", "content": text} for text in request]
     assert (len(told), (await memory.observe(identity("ana", session="s3"), told)).accepted) == (2, 0)
@@ -201,14 +202,14 @@ async def test_a_consolidation_that_echoes_an_order_is_one_operation_on_one_text
     await seed(resources, superuser, order)
     before = dump(superuser)["memories"]
 
-    result = await Mnemic(resources).consolidate(ana(order), "user:ana", force=True)
+    result = await Mnemic(resources).admin.consolidate(ana(order), "user:ana", force=True)
 
     check_prompt(model.chat_requests[-1])
     after = dump(superuser)["memories"]
     changed = {row["kind"]: row for key, row in after.items() if before[key] != row}
-    assert (result["outcome"], sorted(changed)) == ("saved", ["consolidation", "reflection"])
+    assert (result.outcome, sorted(changed)) == ("saved", ["consolidation", "reflection"])
     assert {row["scope_key"] for row in changed.values()} == {"user:ana"}
-    shown = (await Mnemic(resources).recall(ana(order), "Hello"))["context"]
+    shown = (await Mnemic(resources).recall(ana(order), "Hello")).context
     check_context(shown, {"UserMemory": {"user": "Ana"}, "GroupMemory": {"group": "Crew"}})
 
 

@@ -21,7 +21,8 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RollbackConflictError, UnknownOperationError
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
-from mnemic.state.refinement import LedgerEntry, RefinementResult
+from mnemic.state.refinement import LedgerEntry
+from mnemic.state.results import RefinementResult
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.hostile.misbehaving import NAMES, Misbehaving
@@ -94,7 +95,7 @@ async def settle_world(service: Mnemic, superuser: psycopg.Connection, agents: S
     """A core memory on every scope key of these agents, beside those of Bo and of an agent that is never refined."""
     for place, agent in enumerate([*agents, "museum"]):
         who = person(agent)
-        await service.configure_agent(who, agent_model="openai:agent", persona=f"I am {agent}.")
+        await service.admin.configure_agent(who, agent_model="openai:agent", persona=f"I am {agent}.")
         for number, key in enumerate([*person(agent).scope_keys, "user:bo"]):
             await _seed(service, superuser, who, key, Random(f"{place} {number}"))
 
@@ -173,14 +174,14 @@ class World:
         check_scope_keys(self.superuser, since)
         for pair, result in zip(pairs, results, strict=True):
             await self._undo(pair, result)
-            self.ends[result["ended"] or ""] += 1
+            self.ends[result.ended or ""] += 1
             self.moves += self.models[pair].moves
-            self.done.update(what for what in CHANGES if result[what])
+            self.done.update(what for what in CHANGES if getattr(result, what))
         check_undone(before, dump(self.superuser), pairs)
 
     async def _undo(self, pair: Pair, result: RefinementResult) -> None:
-        undoing = self.administration.undo_refinement(pair[0], result["refinement_id"] or "")
-        if any(result[what] for what in CHANGES):
+        undoing = self.administration.history.undo_refinement(Identity(agent_id=pair[0]), result.id or "")
+        if any(getattr(result, what) for what in CHANGES):
             assert (await undoing).op_id, "nothing was undone"
         else:
             with pytest.raises(UnknownOperationError, match="changed none"):

@@ -137,8 +137,8 @@ async def shown_to_bo(memory: Mnemic, *questions: str) -> str:
     """Everything that a prompt or a tool shows to another member."""
     texts: list[str] = []
     for question in questions:
-        context = (await memory.recall(BO, question=question, search="always"))["context"]
-        texts += [context["standing"], context["turn"]]
+        context = (await memory.recall(BO, question=question, search="always")).context
+        texts += [context.standing, context.turn]
         texts += [found.content for found in await memory.query(BO, question)]
     return "\n".join(texts)
 
@@ -219,9 +219,9 @@ async def test_a_consolidation_for_others_is_the_typed_sentences_with_their_auth
     pairs = TURNED[:_AT_ONCE]
     await form(memory, model, pairs, "s1", as_facts=False)
     model.answer(CONSOLIDATION, consolidation("\n".join(pair.text for pair in pairs)))
-    result = await memory.consolidate(ANA, "group:crew", force=True)
+    result = await memory.admin.consolidate(ANA, "group:crew", force=True)
 
-    assert result["outcome"] == "saved"
+    assert result.outcome == "saved"
     (text,) = await memory.memories(BO, ["consolidation"])
     assert set(text.content.splitlines()) <= {f"- Ana: {typed}" for typed in TYPED}
     assert "- Ana: It is not true that Delta stores the passwords." in text.content.splitlines()

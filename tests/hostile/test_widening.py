@@ -154,7 +154,7 @@ async def test_what_no_member_typed_is_nobodys_but_its_own(
 ) -> None:
     mixed = f"{speech.memory[:-1]}, {speech.order}"
     obey(model, speech.order, mixed, cited=cited)
-    await memory.configure_agent(TEACHER, extraction=extraction)
+    await memory.admin.configure_agent(TEACHER, extraction=extraction)
     await form(memory, TEACHER, speech.typed, sayings(speech.order)[saying])
 
     # of a text that is partly a member's the typed words alone are given
@@ -221,7 +221,7 @@ async def test_the_agents_settings_open_and_shut_each_width(
     group: bool,
     candidates: int,
 ) -> None:
-    await memory.configure_agent(ANA, **settings)
+    await memory.admin.configure_agent(ANA, **settings)
     text = SPEECHES["English"].memory
     obey(model, text)
     await form(memory, who, SPEECHES["English"].typed)

@@ -89,7 +89,7 @@ async def test_a_provider_that_is_not_there_is_named_at_open(clean_db: Clone, na
             pass
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
         with pytest.raises(ConfigurationError, match=problem):
-            await memory.configure_agent(Identity(agent_id="guide"), agent_model=name)
+            await memory.admin.configure_agent(Identity(agent_id="guide"), agent_model=name)
 
 
 # -- what is not needed is not imported: a second of start-up and 200 MB

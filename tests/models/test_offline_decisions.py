@@ -19,6 +19,7 @@ from mnemic.prompts.formation.decide import DecideInput, Decision, ShownFact
 from mnemic.prompts.refinement.refine import RefineInput
 from mnemic.state.records import StaleMemory
 from mnemic.state.refinement import MAX_CALLS, Budget, LedgerEntry, ToolCall, Turn
+from mnemic.state.settings import Settings
 from tests.support.scripted import turns
 from tests.support.server import Clone
 from tests.support.worlds import entry, identity, ledger, remembered, tokens_of
@@ -242,7 +243,7 @@ async def test_a_sister_stays_where_she_is_and_a_move_closes_the_home_before(cle
     texts = ["I live in Porto.", "I have a sister called Rita who lives in Lisbon.", "I moved to Braga."]
     ana = identity("ana", session="s1")
     settings: dict[str, Any] = {"database_url": clean_db.service_dsn}
-    async with Mnemic.open(**settings) as memory:
+    async with Mnemic.open(settings=Settings(**settings)) as memory:
         for minutes, batch in enumerate([texts] if together else [[text] for text in texts]):
             await memory.observe(ana, turns(*batch, minutes=10 * minutes))
             await memory.form(ana)

@@ -249,7 +249,7 @@ def memory_query(query: str) -> str:
 
 
 @tool
-def forget(id: str) -> str:  # noqa: A002 - what the model calls it
+def forget(id: str) -> str:
     """Forgets."""
     raise AssertionError("the tools are shown to the model, and not called")
 

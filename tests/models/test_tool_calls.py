@@ -38,7 +38,7 @@ INPUT = RefineInput(
 
 
 @tool
-def update_memory(id: int, content: str) -> str:  # noqa: A002 - what the model calls it
+def update_memory(id: int, content: str) -> str:
     """Says one memory in fewer words."""
     raise AssertionError("the tools are shown to the model, and not called")
 

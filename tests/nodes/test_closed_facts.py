@@ -13,7 +13,6 @@ import pytest
 from mnemic.prompts.consolidation.write_consolidation import WriteConsolidationOutput
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings
 from mnemic.storage import memories
 from tests.support.audited import assert_chain_is_whole
 from tests.support.erasing import expire
@@ -100,7 +99,7 @@ async def tell(memory: Mnemic, model: LoopbackModel, session: str, scope: str, b
 
 async def threshold(memory: Mnemic, most: int) -> None:
     for key in KEYS.values():
-        await memory.configure_scope(ana(), ScopeSettings(scope_key=key, threshold=most))
+        await memory.admin.configure_scope(ana(), key, threshold=most)
 
 
 async def ids(memory: Mnemic, boats: Sequence[int]) -> list[UUID]:
@@ -150,7 +149,7 @@ async def in_context(memory: Mnemic, boats: Sequence[int]) -> set[int]:
     for number in boats:
         for who in (ana("now"), BO):
             context = text_of(
-                (await memory.recall(who, f"Where is the boat Zeta{number:02}?", search="always"))["context"]
+                (await memory.recall(who, f"Where is the boat Zeta{number:02}?", search="always")).context
             )
             found |= {int(name) for name in re.findall(rf"Zeta(\d\d) {PIER}", context)}
     return found
@@ -257,7 +256,7 @@ async def test_what_was_closed_with_a_fact_comes_back_with_it_and_what_else_rest
         (closed,) = await ids(memory, [1])
         await memory.forget(ana(), closed)
         assert await contents(memory, ana(), "reflection") == waiting[1:]
-        await memory.undo(ana(), (await memory.history(ana(), closed))[-1].op_id)
+        await memory.history.undo(ana(), (await memory.history.events(ana(), closed))[-1].op_id)
         assert await contents(memory, ana(), "reflection") == waiting
         assert await in_context(memory, [1, 2]) == {1, 2}
 
@@ -277,8 +276,8 @@ async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_en
         await tell(memory, model, "first", "user", [1, 2])
         await sell(memory, model, [1])
         (text,) = await memory.memories(ana(), ["consolidation"])
-        rewriting = (await memory.history(ana(), text.id))[-1]
-        await memory.undo(ana(), rewriting.op_id)
+        rewriting = (await memory.history.events(ana(), text.id))[-1]
+        await memory.history.undo(ana(), rewriting.op_id)
         assert await in_context(memory, [1, 2]) == {1, 2}
         parts = await memory.memories(ana(), ["reflection"], with_closed=True)
         assert [part.state for part in parts] == ["absorbed", "absorbed"]
@@ -297,7 +296,7 @@ async def test_with_the_session_in_which_a_fact_ended_all_that_rested_on_it_is_b
         began = datetime.now(UTC)
         await sell(memory, model, [1])
         assert await in_context(memory, [1, 2]) == {2}
-        await memory.undo_session(ana(), "sale 1", since=began)
+        await memory.history.undo_session(ana(), "sale 1", since=began)
         assert await contents(memory, ana(), "consolidation") == [before.content]
         calls = asked(model).count(CONSOLIDATION)
         await chat(memory)
@@ -316,11 +315,11 @@ async def test_what_ends_while_the_model_writes_makes_the_text_stale_and_is_told
         expire(superuser, first)
         forgetting = meanwhile(lambda: memory.forget(ana(), second), consolidation(f"The boat {boat(2)} is big."))
         model.answer(CONSOLIDATION, forgetting)
-        late = await memory.consolidate(ana(), "user:ana")
-        assert (late["outcome"], late["absorbed"]) == ("stale", 0)
+        late = await memory.admin.consolidate(ana(), "user:ana")
+        assert (late.outcome, late.absorbed) == ("stale", 0)
         assert await in_context(memory, [1, 2, 3]) == {1, 2, 3}
         model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
-        assert (await memory.consolidate(ana(), "user:ana"))["outcome"] == "saved"
+        assert (await memory.admin.consolidate(ana(), "user:ana")).outcome == "saved"
         assert await in_context(memory, [1, 2, 3]) == {3}
 
 
@@ -332,12 +331,12 @@ async def test_a_text_that_still_says_what_has_ended_is_refused_and_told_again(
         await tell(memory, model, "first", "user", [1, 2])
         expire(superuser, *await ids(memory, [1]))
         model.answer(CONSOLIDATION, consolidation(f"- {known(1)}\n- The boat {boat(2)} is big."))
-        refused = await memory.consolidate(ana(), "user:ana")
-        assert (refused["outcome"], refused["problem"]) == ("refused", "outdated")
+        refused = await memory.admin.consolidate(ana(), "user:ana")
+        assert (refused.outcome, refused.problem) == ("refused", "outdated")
         revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
         assert f"no longer true: {known(1)}" in revision
         model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))
-        assert (await memory.consolidate(ana(), "user:ana", force=True))["outcome"] == "saved"
+        assert (await memory.admin.consolidate(ana(), "user:ana", force=True)).outcome == "saved"
         assert await in_context(memory, [1, 2]) == {2}
 
 

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,10 +15,10 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.recall.memory_context import PREAMBLE, memory_line, render_turn
 from mnemic.service.memory import Mnemic
-from mnemic.state.graphs import RecallOutput
 from mnemic.state.identity import Identity
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Memory, ScopeContext
+from mnemic.state.results import RecallResult
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import scripted_memory, scripted_resources
 from tests.support.searching import fact
@@ -30,16 +30,16 @@ THERE = identity("ana", session="there")
 BEES = "Ana keeps bees on the north quay."
 
 
-async def told(memory: Mnemic, who: Identity = HERE) -> RecallOutput:
+async def told(memory: Mnemic, who: Identity = HERE) -> RecallResult:
     """A turn: what the context said, acknowledged."""
     recalled = await memory.recall(who)
-    await memory.observe(who, [], revision=recalled["revision"])
+    await memory.observe(who, [], revision=recalled.revision)
     return recalled
 
 
-def header(recalled: RecallOutput) -> list[str]:
-    lines = recalled["context"]["turn"].splitlines()
-    if "<Updates" not in text_of(recalled["context"]):
+def header(recalled: RecallResult) -> list[str]:
+    lines = recalled.context.turn.splitlines()
+    if "<Updates" not in text_of(recalled.context):
         return []
     assert lines[:2] == ["<MemoryContext>", PREAMBLE]
     assert lines[2].startswith("<Updates since=")
@@ -52,18 +52,18 @@ async def test_the_header_is_the_turns_first_lines_and_is_told_once(memory: Mnem
     await remember(resources.database, THERE, bees, row)
     recalled = await told(memory)
 
-    assert recalled["context"]["turn"].splitlines()[2] == '<Updates since="0">'
+    assert recalled.context.turn.splitlines()[2] == '<Updates since="0">'
     assert header(recalled) == [
         "Memory updates since rev 0:",
         "- +created: [Goals] Ana means to row to Ryd. (imp=5)",
         f"- +created: [Goals] {BEES} (imp=2)",
     ]
-    assert recalled["updates"] == [  # without a text
-        {"revision": revision, "event": "ADD", "sign": "+created", "memory_id": str(new.id)}
+    assert [asdict(change) for change in recalled.updates] == [  # without a text
+        {"revision": revision, "event": "ADD", "sign": "+created", "id": new.id}
         for revision, new in enumerate(sorted((bees, row), key=lambda new: new.id), start=1)
     ]
     again = await told(memory)
-    assert (header(again), again["updates"], again["revision"]) == ([], [], 2)
+    assert (header(again), again.updates, again.revision) == ([], (), 2)
 
 
 # -- who is told
@@ -78,10 +78,10 @@ async def test_what_one_person_was_told_is_not_kept_from_another(memory: Mnemic,
         resources.database, identity("bob", session="x"), fact("Bob means to swim.", "goals", key="user:bob")
     )
 
-    assert "swim" in text_of((await told(memory, bob))["context"])
-    shown = text_of((await told(memory))["context"])
+    assert "swim" in text_of((await told(memory, bob)).context)
+    shown = text_of((await told(memory)).context)
     assert ("Ryd" in shown, "swim" in shown) == (True, False)
-    assert (await told(memory))["updates"] == []
+    assert (await told(memory)).updates == ()
 
 
 async def test_who_joins_a_group_is_not_told_its_history_as_news(memory: Mnemic, resources: Resources) -> None:
@@ -91,9 +91,9 @@ async def test_who_joins_a_group_is_not_told_its_history_as_news(memory: Mnemic,
     await told(memory)
 
     member = identity("ana", session="here", groups=["crew"])
-    assert (await told(memory, member))["updates"] == []
+    assert (await told(memory, member)).updates == ()
     await remember(resources.database, member, fact("The crew means to sail.", "goals", key="group:crew"))
-    assert "sail" in text_of((await told(memory, member))["context"])
+    assert "sail" in text_of((await told(memory, member)).context)
 
 
 async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: LoopbackModel) -> None:
@@ -102,7 +102,7 @@ async def test_with_both_halves_off_nothing_is_told(clean_db: Clone, model: Loop
         await remember(resources.database, THERE, fact(BEES, "goals"))
     async with scripted_memory(clean_db, model, always_in_context=False, rag=False) as off:
         recalled = await off.recall(HERE)
-        assert (recalled["revision"], recalled["updates"], text_of(recalled["context"])) == (None, [], "")
+        assert (recalled.revision, recalled.updates, text_of(recalled.context)) == (None, (), "")
     async with scripted_memory(clean_db, model, always_in_context=False) as half:
         assert len(header(await half.recall(HERE))) == 2
 

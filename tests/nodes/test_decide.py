@@ -68,7 +68,7 @@ async def test_a_contradiction_leaves_one_current_fact_and_the_old_one_readable(
     (old,) = await closed(memory)
     assert (old.content, new.content) == (OSLO, BERGEN)
     assert (old.state, old.superseded_by, old.valid_until) == ("superseded", new.id, new.valid_from)
-    closed_by, (added,) = (await memory.history(ANA, old.id))[-1], await memory.history(ANA, new.id)
+    closed_by, (added,) = (await memory.history.events(ANA, old.id))[-1], await memory.history.events(ANA, new.id)
     assert (closed_by.event, added.event, added.after) == ("SUPERSEDE", "ADD", BERGEN)
     assert closed_by.op_id == added.op_id
     assert {(item.actor, item.reason, item.session_id) for item in (closed_by, added)} == {("ana", "formation", "s1")}
@@ -198,7 +198,7 @@ async def test_the_same_sentence_again_asks_no_model_and_stores_nothing(
     (run,) = await memory.form(ANA)
 
     assert asked(model).count(DECISIONS) == before
-    assert (run["stored"], run["repeated"]) == ({}, 1)
+    assert (run.stored, run.repeated) == ({}, 1)
     assert await contents(memory, ANA) == [OSLO]
 
 

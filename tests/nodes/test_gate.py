@@ -15,7 +15,8 @@ from mnemic.memory.formation.builder import most_important
 from mnemic.memory.formation.saving import within_limit
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError
-from mnemic.state.records import NewMemory, ScopeSettings, Supersession
+from mnemic.state.records import NewMemory, Supersession
+from mnemic.state.results import ConsolidationResult
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -82,7 +83,7 @@ async def test_a_long_backlog_is_formed_in_batches_of_fifty_that_fit_into_a_prom
 ) -> None:
     await memory.observe(ANA, turns(*[f"Turn {place}. " + "page " * length for place in range(count)]))
 
-    assert [(run["formed"], run["pending"]) for run in await memory.form(ANA)] == runs
+    assert [(run.formed, run.pending) for run in await memory.form(ANA)] == runs
     first, last = model.chat_requests[0]["messages"][1]["content"], last_prompt(model, FACTS)
     assert "Turn 0." in first
     assert f"Turn {count - 1}." in last
@@ -97,7 +98,7 @@ async def test_a_half_that_is_switched_off_is_not_formed(
 ) -> None:
     model.answer(FACTS, facts(fact("Ana keeps bees.")))
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")], episode="Ana spoke of bees."))
-    await memory.configure_agent(ANA, **{switch: False})
+    await memory.admin.configure_agent(ANA, **{switch: False})
     await memory.observe(ANA, turns("I keep bees."))
     await memory.form(ANA)
 
@@ -107,20 +108,18 @@ async def test_a_half_that_is_switched_off_is_not_formed(
 
 
 async def test_a_scopes_threshold_and_word_limit_beat_the_agents(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, user_threshold=1, user_word_limit=33)
-    own = ScopeSettings(
-        scope_key="user:ana", name="Ana Lind", threshold=1, word_limit=12, consolidation_guidance="Stress the manner."
+    await memory.admin.configure_agent(ANA, user_threshold=1, user_word_limit=33)
+    await memory.admin.configure_scope(
+        ANA, "user:ana", name="Ana Lind", threshold=1, word_limit=12, consolidation_guidance="Stress the manner."
     )
-    await memory.configure_scope(ANA, own)
     model.answer(REFLECTIONS, reflections(user=[reflection("Ana wants short answers.")]))
     model.answer(CONSOLIDATION, consolidation("Ana Lind wants short answers."))
     await memory.observe(ANA, turns("Be short."))
     (run,) = await memory.form(ANA)
 
-    assert [len(result.pop("spent")) for result in run["consolidations"]] == [1]
-    assert run["consolidations"] == [
-        {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None},
-    ]
+    (result,) = run.consolidations
+    assert len(result.spent) == 1
+    assert replace(result, spent=()) == ConsolidationResult(scope_key="user:ana", outcome="saved", absorbed=1)
     prompt = last_prompt(model, CONSOLIDATION)
     assert "At most 12 words." in prompt
     assert "Stress the manner." in prompt

@@ -14,8 +14,8 @@ import pytest
 from mnemic.prompts.formation.decide import Decision
 from mnemic.prompts.formation.extraction import FactDraft
 from mnemic.service.memory import Mnemic
-from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
+from mnemic.state.results import FormationResult
 from tests.support.loopback import LoopbackModel, schema_name
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -51,7 +51,7 @@ PORTO = "Ana works every day at the big old harbor office near the river bridge 
 
 async def form(
     memory: Mnemic, model: LoopbackModel, *drafts: FactDraft, made: Sequence[Decision] = ()
-) -> FormationOutput:
+) -> FormationResult:
     """A further formation, of messages of its own, that brings these facts and decisions on them."""
     model.answer(FACTS, facts(*drafts))
     model.answer(DECISIONS, decisions(*made))
@@ -73,10 +73,10 @@ async def test_a_protected_reflection_stays_and_the_others_are_consolidated(
         await memory.observe(ANA, turns(f"hello {topic}", minutes=place))
         runs = await memory.form(ANA)
 
-    assert [result["outcome"] for result in runs[-1]["consolidations"]] == ["saved"]
+    assert [result.outcome for result in runs[-1].consolidations] == ["saved"]
     assert await contents(memory, ANA, "reflection") == ["Ana wants short answers about boats."]
     superuser.execute(PROTECT, ("consolidation",))
-    assert (await memory.consolidate(ANA, "user:ana", force=True))["outcome"] == "not_due"
+    assert (await memory.admin.consolidate(ANA, "user:ana", force=True)).outcome == "not_due"
 
 
 async def test_a_text_that_lives_already_does_not_stop_a_session(
@@ -166,7 +166,7 @@ def spoiled(field: str, value: Any) -> dict[str, Any]:
     return answer
 
 
-async def formed(memory: Mnemic, model: LoopbackModel, answer: Any, place: int) -> tuple[FormationOutput, Identity]:
+async def formed(memory: Mnemic, model: LoopbackModel, answer: Any, place: int) -> tuple[FormationResult, Identity]:
     """A formation of two messages, of an agent of its own, with this answer of the fact step."""
     who = identity("ana", agent=f"harbor{place}", session="s1")
     model.answer(FACTS, json.dumps(answer))
@@ -182,16 +182,16 @@ async def test_a_value_of_one_meaning_is_mended_and_another_one_gets_the_safe_de
     for place, (field, value, stored) in enumerate(SPOILED):
         run, who = await formed(memory, model, spoiled(field, value), place)
         tea = {item.content: item for item in await memory.memories(who, ["fact"])}[TEA]
-        assert (asked(model).count(FACTS), run["refused"]) == (1, {}), (field, value)
+        assert (asked(model).count(FACTS), run.refused) == (1, {}), (field, value)
         assert {name: getattr(tea, name) for name in stored} == stored, (field, value)
 
 
 async def test_an_unreadable_draft_costs_itself_alone_and_is_counted(memory: Mnemic, model: LoopbackModel) -> None:
     for place, (field, value) in enumerate([("content", WITHOUT), ("content", {"is": TEA}), ("content", None)]):
         run, who = await formed(memory, model, spoiled(field, value), place)
-        assert (asked(model).count(FACTS), run["refused"]) == (1, {"unreadable": 1}), value
+        assert (asked(model).count(FACTS), run.refused) == (1, {"unreadable": 1}), value
         assert await contents(memory, who) == [BOATS]
-        assert run["uncovered_messages"] == 1  # the model's word that nothing else is there does not cover it
+        assert run.uncovered_messages == 1  # the model's word that nothing else is there does not cover it
 
 
 async def test_the_list_alone_and_an_answer_without_its_flag_are_read(memory: Mnemic, model: LoopbackModel) -> None:
@@ -201,7 +201,7 @@ async def test_the_list_alone_and_an_answer_without_its_flag_are_read(memory: Mn
         _, who = await formed(memory, model, answer, place)
         assert await contents(memory, who) == sorted([BOATS, TEA])
     run, who = await formed(memory, model, {"facts": whole["facts"][0]}, len(shapes))
-    assert (await contents(memory, who), run["uncovered_messages"]) == ([BOATS], 1)
+    assert (await contents(memory, who), run.uncovered_messages) == ([BOATS], 1)
 
 
 async def test_decisions_and_reflections_are_read_as_generously(memory: Mnemic, model: LoopbackModel) -> None:
@@ -214,10 +214,10 @@ async def test_decisions_and_reflections_are_read_as_generously(memory: Mnemic, 
 
     assert await contents(memory, ANA) == [PORTO]
     assert await contents(memory, ANA, "reflection") == ["Ana greets people."]
-    assert run["refused"] == {"unreadable": 1}
+    assert run.refused == {"unreadable": 1}
 
 
-async def form_again(memory: Mnemic) -> FormationOutput:
+async def form_again(memory: Mnemic) -> FormationResult:
     await memory.observe(ANA, turns(PORTO, *["Well."] * 9, minutes=999))
     (run,) = await memory.form(ANA)
     return run
@@ -255,7 +255,7 @@ def offered(model: LoopbackModel, output: str) -> str:
 @pytest.mark.parametrize("narrowed", ["json_schema", "function_calling"], indirect=True)
 async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, model: LoopbackModel) -> None:
     await say(narrowed, ANA, "I cook soup.")
-    await narrowed.configure_agent(ANA, extraction="single")
+    await narrowed.admin.configure_agent(ANA, extraction="single")
     await say(narrowed, ANA, "I cook more soup.")
 
     formed = narrowed.resources.categories.formed

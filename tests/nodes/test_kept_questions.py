@@ -6,6 +6,7 @@ from benchmarks.recall_quality.messages import plain_pairs
 from mnemic import Mnemic
 from mnemic.memory.text.questions import folded
 from mnemic.state.records import SearchResult
+from mnemic.state.settings import Settings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import say, scripted_memory, turns
 from tests.support.server import Clone
@@ -26,7 +27,7 @@ async def test_the_answer_comes_before_the_questions_that_were_asked_for_it(clea
     """With rules and the packaged embedder; a third of them once more without a mark, as people type."""
     asked = [question for _, question in PAIRS]
     weeks = [[told for told, _ in PAIRS], asked, asked, [question.lower().rstrip("?") for question in asked[::3]]]
-    async with Mnemic.open(database_url=clean_db.service_dsn, keep_messages="all") as memory:
+    async with Mnemic.open(database_url=clean_db.service_dsn, settings=Settings(keep_messages="all")) as memory:
         for week, texts in enumerate(weeks):
             who = identity("ana", session=f"week {week}")
             await memory.observe(who, turns(*texts, minutes=week * 7 * 24 * 60))
@@ -48,7 +49,7 @@ async def test_a_statement_is_found_by_its_own_words_however_it_ends(
         await say(memory, ANA, stated, "What is my pin?", "what is my pin", "ok", "I like the sea.")
         for question in ("my pin is 4471", stated, '"my pin is 4471"', "What is my pin?"):
             assert stated in [item.content for item in (await memory.query(ANA, question))[:2]]
-        assert "4471" in (await memory.recall(ANA, "my pin is 4471", search="always"))["context"]["turn"]
+        assert "4471" in (await memory.recall(ANA, "my pin is 4471", search="always")).context.turn
 
 
 async def test_a_message_that_tells_and_asks_is_found(clean_db: Clone, model: LoopbackModel) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
-from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -56,7 +55,7 @@ async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mne
     (run,) = await memory.form(ANA)
 
     assert [(other["reason"], other["waits"]) for other in others] == [(None, "leased")]  # type: ignore[index]
-    assert (run["formed"], run["waits"]) == (1, None)
+    assert (run.formed, run.waits) == (1, None)
     assert asked(model) == [FACTS, REFLECTIONS]
 
 
@@ -75,7 +74,7 @@ async def test_a_run_that_is_cancelled_makes_room_at_once(
         await runs[0]
 
     assert superuser.execute("select attempts, failures from mnemic.leases").fetchall() == [(0, 0)]
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
+    assert [run.formed for run in await memory.form(ANA, force=False)] == [45]
 
 
 @pytest.mark.thorough
@@ -88,7 +87,7 @@ async def test_wherever_a_run_is_cancelled_it_leaves_no_lease(
     await say(memory, ANA, "be short")
     for place in range(40):
         await memory.observe(ANA, turns(f"m{place}", minutes=place + 1))
-        act = memory.form(ANA) if work == "form" else memory.consolidate(ANA, KEY, force=True)
+        act = memory.form(ANA) if work == "form" else memory.admin.consolidate(ANA, KEY, force=True)
         with suppress(TimeoutError, ModelOutputError):
             async with asyncio.timeout(place / 1000):
                 await act
@@ -106,14 +105,14 @@ async def test_after_a_failure_only_a_forced_run_tries_at_once(
     for force in (False, True, True, True, True):
         with pytest.raises(ModelError):
             await memory.form(ANA, force=force)
-        assert [run["waits"] for run in await memory.form(ANA, force=False)] == ["backoff"]
+        assert [run.waits for run in await memory.form(ANA, force=False)] == ["backoff"]
         pauses += waits(superuser)
     assert pauses == [60, 240, 960, 3600, 3600]
     assert len(model.chat_requests) == 5
 
     model.answer(FACTS, BEES)
     expire_leases(superuser)
-    assert [run["formed"] for run in await memory.form(ANA, force=False)] == [45]
+    assert [run.formed for run in await memory.form(ANA, force=False)] == [45]
 
 
 async def test_what_was_set_aside_stands_in_nobodys_way(
@@ -124,10 +123,10 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
     for _ in range(memory.settings.max_attempts):
         with pytest.raises(ModelOutputError):
             await memory.form(ANA)
-    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]
+    assert [(run.formed, run.quarantined) for run in await memory.form(ANA)] == [(0, 1)]
     for place in range(6):
         await memory.observe(ANA, turns(f"news {place}", minutes=60 + place))
-        assert [run["formed"] for run in await memory.form(ANA)] == [1, 0]
+        assert [run.formed for run in await memory.form(ANA)] == [1, 0]
         with pytest.raises(ModelOutputError):
             await memory.form(ANA, retry=True)
     assert "POISON" in last_prompt(model, FACTS)
@@ -135,8 +134,8 @@ async def test_what_was_set_aside_stands_in_nobodys_way(
 
     await memory.observe(ANA, turns(*[f"more {place}" for place in range(45)], minutes=90))
     model.answer(FACTS, facts())
-    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
-    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
+    assert [(run.formed, run.quarantined) for run in await memory.form(ANA, force=False)] == [(45, 1), (0, 1)]
+    assert [(run.formed, run.quarantined) for run in await memory.form(ANA, retry=True)] == [(1, 0)]
 
 
 async def test_nothing_is_set_aside_that_did_not_fail_alone(
@@ -151,7 +150,7 @@ async def test_nothing_is_set_aside_that_did_not_fail_alone(
     for _ in range(5):
         with pytest.raises(ModelOutputError):  # the second one, which nobody has seen alone yet
             await memory.form(ANA)
-    assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(2, 2), (0, 2)]
+    assert [(run.formed, run.quarantined) for run in await memory.form(ANA)] == [(2, 2), (0, 2)]
 
 
 async def test_a_retry_reaches_what_stands_behind_a_message_that_still_fails(
@@ -187,7 +186,9 @@ async def test_what_others_did_before_the_lease_came_is_left_alone(
     model.answer(REFLECTIONS, WISH)
     await say(memory, ANA, "be short")
     await memory.observe(ANA, turns("I keep bees", minutes=5))
-    act: Coroutine[Any, Any, Any] = memory.form(ANA) if work == "form" else memory.consolidate(ANA, KEY, force=True)
+    act: Coroutine[Any, Any, Any] = (
+        memory.form(ANA) if work == "form" else memory.admin.consolidate(ANA, KEY, force=True)
+    )
     with clean_db.as_superuser() as holder, holder.transaction():
         holder.execute("lock table mnemic.leases in access exclusive mode")
         run = asyncio.create_task(act)
@@ -197,7 +198,7 @@ async def test_what_others_did_before_the_lease_came_is_left_alone(
         superuser.execute(done)
 
     result = await run
-    assert (result if work == "form" else result["outcome"]) == outcome
+    assert (result if work == "form" else result.outcome) == outcome
     assert asked(model) == [FACTS, REFLECTIONS]
     assert superuser.execute("select * from mnemic.leases").fetchall() == []
 
@@ -208,15 +209,15 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
     wishes = [f"Ana wants answers about topic {place}." for place in range(7)]
     model.answer(REFLECTIONS, reflections(user=[reflection(wish) for wish in wishes]))
     async with scripted_memory(clean_db, model, user_threshold=1, consolidation_reflections=4) as memory:
-        await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY, is_active=False))
+        await memory.admin.configure_scope(ANA, KEY, is_active=False)
         await say(memory, ANA, "be short")
         assert CONSOLIDATION not in asked(model)
-        await memory.configure_scope(ANA, ScopeSettings(scope_key=KEY))
+        await memory.admin.configure_scope(ANA, KEY)
         model.answer(CONSOLIDATION, GARBAGE)
         with pytest.raises(ModelOutputError):
-            await memory.consolidate(ANA, KEY, force=True)
+            await memory.admin.consolidate(ANA, KEY, force=True)
         model.answer(CONSOLIDATION, consolidation("Ana wants answers about the topics 0, 1, 2, 3, 4, 5, 6."))
-        absorbed = [(await memory.consolidate(ANA, KEY, force=True))["absorbed"] for _ in range(4)]
+        absorbed = [(await memory.admin.consolidate(ANA, KEY, force=True)).absorbed for _ in range(4)]
     assert absorbed == [2, 4, 1, 0]
 
 
@@ -230,14 +231,14 @@ async def test_who_consolidates_takes_in_what_others_formed_meanwhile(clean_db: 
             model.answer(CONSOLIDATION, consolidation(both))
             await memory.observe(other, turns("I sail on Fridays"))
             (run,) = await memory.form(other)
-            assert [result["outcome"] for result in run["consolidations"]] == ["busy"]
+            assert [result.outcome for result in run.consolidations] == ["busy"]
 
         model.answer(REFLECTIONS, WISH)
         model.answer(CONSOLIDATION, meanwhile(form_too, consolidation("Ana wants short answers.")))
         await memory.observe(ANA, turns("be short"))
         (run,) = await memory.form(ANA)
 
-        assert [(result["outcome"], result["absorbed"]) for result in run["consolidations"]] == [("saved", 2)]
+        assert [(result.outcome, result.absorbed) for result in run.consolidations] == [("saved", 2)]
         assert await contents(memory, ANA, "consolidation") == [both]
         assert await contents(memory, ANA, "reflection") == []
 
@@ -249,7 +250,7 @@ async def test_a_refused_consolidation_waits_for_its_next_try(
     model.answer(CONSOLIDATION, consolidation(""), consolidation(""), consolidation("Ana wants short answers."))
     async with scripted_memory(clean_db, model, user_threshold=1) as memory:
         await say(memory, ANA, "be short")
-        assert (await memory.consolidate(ANA, KEY))["outcome"] == "backoff"
+        assert (await memory.admin.consolidate(ANA, KEY)).outcome == "backoff"
         expire_leases(superuser)
-        assert (await memory.consolidate(ANA, KEY))["outcome"] == "saved"
+        assert (await memory.admin.consolidate(ANA, KEY)).outcome == "saved"
     assert superuser.execute("select * from mnemic.leases").fetchall() == []

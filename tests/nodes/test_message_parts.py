@@ -70,9 +70,11 @@ def test_a_part_that_cannot_be_read_does_not_end_a_thread(part: Any) -> None:
 async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) -> None:
     half = "\ud800"
     kept = await memory.remember(ANA, f"Ana keeps{half} bees on the quay.", category="activity")
-    assert [item.item_id for item in await memory.query(ANA, f"bees{half} on the quay")] == [kept.id]
+    assert [item.id for item in await memory.query(ANA, f"bees{half} on the quay")] == [kept.id]
     await memory.correct(ANA, kept.id or "", f"Ana keeps goats{half} on the quay.")
-    await memory.remember_procedure(ANA, f"Milk{half} the goats", [f"Fetch{half} the pail.", "Milk them."])
+    await memory.remember(
+        ANA, f"Milk{half} the goats", kind="procedure", steps=[f"Fetch{half} the pail.", "Milk them."]
+    )
     texts = [item.content for item in await memory.memories(ANA.model_copy(update={"role": "owner"}))]
     assert any("goats on the quay" in text for text in texts)
     assert half not in str(texts)
@@ -98,5 +100,5 @@ async def test_a_message_whose_words_date_or_speaker_would_be_lost_is_refused(
 
 async def test_a_langchain_message_may_bring_its_time_as_an_attribute(memory: Mnemic) -> None:
     await memory.observe(ANA, [HumanMessage("I keep bees.", time="2026-03-02T07:30:00+08:00")])
-    (kept,) = await memory.messages(ANA)
+    (kept,) = await memory.privacy.messages(ANA)
     assert kept.said_at.isoformat() == "2026-03-02T07:30:00+08:00"

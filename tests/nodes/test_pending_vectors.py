@@ -11,6 +11,7 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError
+from mnemic.state.records import FilledVectors
 from mnemic.storage import embeddings
 from mnemic.storage.doctor import check_vectors
 from tests.support.loopback import LoopbackModel, Request
@@ -67,7 +68,7 @@ async def test_a_message_that_is_too_long_for_the_endpoint_holds_up_nothing(
 
     (run,) = await memory.form(ANA)
 
-    assert (run["formed"], run["pending"], await contents(memory, ANA)) == (4, 0, [BEES])
+    assert (run.formed, run.pending, await contents(memory, ANA)) == (4, 0, [BEES])
     assert asked(model) == [FACTS, REFLECTIONS]
     assert pending(superuser) == 0
     assert LONG.strip() in await by_meaning(memory, LONG[:300], "message")
@@ -90,13 +91,13 @@ async def test_a_refused_text_is_found_by_words_until_the_endpoint_takes_it(
     with pytest.raises(EmbeddingError, match='search_type="text"'):
         await memory.query(ANA, "mandrake", search_type="semantic")
     recalled = await memory.recall(ANA, "Do you remember the mandrake?", search="always")
-    assert (recalled["degraded"], "mandrake" in recalled["context"]["turn"]) == ("text_only", True)
+    assert (recalled.degraded, "mandrake" in recalled.context.turn) == ("text_only", True)
     assert "; without a vector" in (await check_vectors(memory.resources.database, "openai:embed-test")).note
-    assert await memory.embed_pending(ANA) == (0, 1)
+    assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=0, pending=1)
 
     model.answer_embeddings(None)
     before = superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall()
-    assert await memory.embed_pending(ANA) == (1, 0)
+    assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=1, pending=0)
     assert LONG.strip() in await by_meaning(memory, LONG[:300], "message")
     assert superuser.execute("select agent_id, revision, hash from mnemic.heads").fetchall() == before
     assert superuser.execute("select distinct model from mnemic.entries").fetchall() == [
@@ -118,17 +119,17 @@ async def test_without_an_embedder_facts_are_compared_by_words_and_embedded_late
     (run,) = await memory.form(ANA)
 
     assert BEES in last_prompt(model, DECISIONS)
-    assert (run["formed"], await contents(memory, ANA)) == (1, [fifty, "Ana plays the violin."])
+    assert (run.formed, await contents(memory, ANA)) == (1, [fifty, "Ana plays the violin."])
     assert asked(model) == [FACTS, DECISIONS, REFLECTIONS]
     assert pending(superuser) == 3
     (found, *_) = await memory.query(ANA, "violin", search_type="text")
     assert "violin" in found.content
     if answer == 500:
         with pytest.raises(EmbedderUnavailableError):
-            await memory.embed_pending(ANA)
+            await memory.admin.embed_pending(ANA)
 
     model.answer_embeddings(None)
-    assert await memory.embed_pending(ANA) == (3, 0)
+    assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=3, pending=0)
     assert fifty in await by_meaning(memory, fifty, "fact")
 
 
@@ -148,7 +149,7 @@ async def test_an_explicit_write_is_stored_while_the_embedder_stands_still(
 
         assert (again.known, again.id) == (True, new.id)
         assert await contents(memory, ANA) == ["Ana keeps fifty bees in Oslo.", "Ana plays the violin."]
-        assert await memory.embed_pending(ANA) == (2, 0)
+        assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=2, pending=0)
 
 
 async def test_the_next_formation_fills_what_is_due_and_asks_for_a_refused_text_ever_less(
@@ -187,7 +188,7 @@ async def test_neither_an_outage_nor_a_stop_lengthens_the_wait_of_a_text_that_wa
     await memory.remember(ANA, BEES, category="activity")
     superuser.execute("update mnemic.entries set refusals = 5, embed_after = null")
     with pytest.raises(EmbedderUnavailableError):
-        await memory.embed_pending(ANA)
+        await memory.admin.embed_pending(ANA)
     waits = "select embed_after < now() + interval '61 seconds' from mnemic.entries"
     assert superuser.execute(waits).fetchall() == [(True,)]
 
@@ -200,7 +201,7 @@ async def test_neither_an_outage_nor_a_stop_lengthens_the_wait_of_a_text_that_wa
         may_answer.wait(timeout=20)
 
     model.answer_embeddings(answer)
-    task = asyncio.create_task(memory.embed_pending(ANA))
+    task = asyncio.create_task(memory.admin.embed_pending(ANA))
     await is_asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -218,7 +219,7 @@ async def test_a_wrong_key_is_an_error_and_leaves_the_messages_pending(memory: M
 
     model.answer_embeddings(None)
     (run,) = await memory.form(ANA)
-    assert (run["formed"], await contents(memory, ANA)) == (1, [BEES])
+    assert (run.formed, await contents(memory, ANA)) == (1, [BEES])
 
 
 async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(

@@ -88,12 +88,12 @@ async def test_one_agent_may_be_formed_turn_by_turn_at_once(clean_db: Clone, mod
     lighthouse = identity("ana", agent="lighthouse", session="s1")
     model.answer(FACTS, facts(fact("Ana keeps bees.")))
     async with scripted_memory(clean_db, model) as memory:
-        await memory.configure_agent(ANA, formation_mode="per_turn")
+        await memory.admin.configure_agent(ANA, formation_mode="per_turn")
         for who in (ANA, lighthouse):
             await memory.observe(who, turns(*TURN))
 
         (run,) = await memory.form(ANA, force=False)
-        assert (run["reason"], run["formed"], run["pending"], run["stored"]) == ("turn", 2, 0, {"fact": 1})
+        assert (run.reason, run.formed, run.pending, run.stored) == ("turn", 2, 0, {"fact": 1})
         assert await memory.form(ANA, force=False) == []
         assert await memory.form(lighthouse, force=False) == []
 
@@ -112,7 +112,7 @@ async def test_a_long_turn_takes_the_multi_fact_pass_and_stores_three_at_most(
     (run,) = await memory.form(ANA, force=False)
 
     assert f"At most {most} facts" in last_prompt(model, FACTS)
-    assert run["stored"] == {"fact": len(kept)}
+    assert run.stored == {"fact": len(kept)}
     assert sorted(item.importance for item in await memory.memories(ANA, ["fact"])) == kept
 
 
@@ -124,7 +124,7 @@ async def test_facts_reflections_and_the_episode_share_the_cap(memory: Mnemic, m
     await memory.observe(ANA, turns("a" * 601))
     (run,) = await memory.form(ANA, force=False)
 
-    assert run["stored"] == {"fact": 1, "reflection": 1, "episode": 1}
+    assert run.stored == {"fact": 1, "reflection": 1, "episode": 1}
     assert await contents(memory, ANA) == ["Ana owns a red boat."]
 
 
@@ -133,7 +133,7 @@ async def test_pending_turns_are_formed_one_by_one(memory: Mnemic, model: Loopba
     await memory.observe(ANA, turns(*said[:5], "assistant: Go on.", *said[5:]))
     runs = await memory.form(ANA, force=False)
 
-    assert [(run["reason"], run["formed"], run["pending"]) for run in runs] == [("turn", 4, 4), ("turn", 2, 2),
+    assert [(run.reason, run.formed, run.pending) for run in runs] == [("turn", 4, 4), ("turn", 2, 2),
                                                                                 ("turn", 2, 0)]  # fmt: skip
     assert asked(model) == [FACTS, REFLECTIONS] * 3
     prompts = [request["messages"][1]["content"] for request in model.chat_requests[::2]]
@@ -150,7 +150,7 @@ async def test_what_is_left_of_the_day_caps_the_last_turn(
     await memory.observe(ANA, turns("a" * 601))
     (run,) = await memory.form(ANA, force=False)
 
-    assert (run["stored"], written(superuser)) == ({"fact": 2}, 20)
+    assert (run.stored, written(superuser)) == ({"fact": 2}, 20)
 
 
 async def test_beyond_the_days_cap_turns_wait_for_their_batch(
@@ -163,8 +163,8 @@ async def test_beyond_the_days_cap_turns_wait_for_their_batch(
     assert [await memory.form(who, force=False) for who in (ANA, LATER)] == [[], []]
 
     cool_down(superuser)
-    assert [(run["reason"], run["formed"]) for run in await memory.form(ANA, force=False)] == [("cold", 4)]
-    assert [(run["reason"], run["formed"]) for run in await memory.form(LATER)] == [("forced", 2)]
+    assert [(run.reason, run.formed) for run in await memory.form(ANA, force=False)] == [("cold", 4)]
+    assert [(run.reason, run.formed) for run in await memory.form(LATER)] == [("forced", 2)]
     assert (written(superuser), unformed(superuser), len(await memory.memories(ANA, ["fact"]))) == (20, 0, 2)
 
 
@@ -182,7 +182,7 @@ async def test_where_the_run_has_no_user_the_turns_first_speaker_counts(
     )
     runs = await memory.form(NOBODY, force=False)
 
-    assert [run["reason"] for run in runs] == (["turn", "turn"] if used == 19 else [])
+    assert [run.reason for run in runs] == (["turn", "turn"] if used == 19 else [])
     assert (written(superuser, "bo"), written(superuser, "ana")) == (20, 20 - used)
 
 
@@ -205,7 +205,7 @@ async def test_a_retry_counts_on_the_day_of_those_who_spoke(
     superuser.execute("update mnemic.messages set quarantined = true")
 
     runs = await memory.form(NOBODY, retry=True)  # in a batch, for the day is used up
-    assert ([run["formed"] for run in runs], unformed(superuser)) == ([2], 0)
+    assert ([run.formed for run in runs], unformed(superuser)) == ([2], 0)
 
 
 @pytest.mark.parametrize("counted", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["", "control"])

@@ -92,10 +92,10 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
     await fill(memory, model)
     context = await memory.recall(ANA, question, search=search)
 
-    assert context["searched"] == reason
+    assert context.searched == reason
     assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
-    assert (BEES in context["context"]["turn"]) == (reason is not None)
-    assert WISH in context["context"]["standing"]
+    assert (BEES in context.context.turn) == (reason is not None)
+    assert WISH in context.context.standing
 
 
 async def test_each_part_of_the_context_is_an_element_that_says_what_it_is(
@@ -104,13 +104,13 @@ async def test_each_part_of_the_context_is_an_element_that_says_what_it_is(
     await fill(memory, model)
     context = await memory.recall(ANA, PAST)
 
-    parts = [context["context"]["standing"], context["context"]["turn"]]
+    parts = [context.context.standing, context.context.turn]
     for text, line in zip(parts, ('<UserMemory user="Ana">', f"- [2 March 2026] {BEES}"), strict=True):
         lines = text.splitlines()
         assert (lines[0], lines[1], lines[-1]) == ("<MemoryContext>", PREAMBLE, "</MemoryContext>")
         assert line in lines
-    assert context["tokens"] == sum(map(count_tokens, parts))
-    assert {found["content"] for found in context["memories"]} >= {BEES}
+    assert context.tokens == sum(map(count_tokens, parts))
+    assert {found.content for found in context.memories} >= {BEES}
 
 
 @pytest.mark.parametrize("budget", [1, 40, 100, 400])
@@ -121,9 +121,9 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
     await say(memory, SESSION, *[f"Boat {n}." for n in range(1, 17)])
     context = await memory.recall(ANA, "Where are the boats?", search="always", budget_tokens=budget)
 
-    retrieved = [line for line in context["context"]["turn"].splitlines() if line.startswith("- [")]
+    retrieved = [line for line in context.context.turn.splitlines() if line.startswith("- [")]
     assert sum(map(count_tokens, retrieved)) <= budget
-    assert len(retrieved) == len(context["memories"])
+    assert len(retrieved) == len(context.memories)
     # five at most, and behind them two that are related
     assert len(retrieved) == {1: 0, 40: 2, 100: 5, 400: 7}[budget]
 
@@ -140,14 +140,14 @@ async def test_the_budget_bounds_the_retrieved_lines(memory: Mnemic, model: Loop
 async def test_an_agents_own_settings_count_for_its_recall(
     memory: Mnemic, model: LoopbackModel, overrides: dict[str, object], standing: bool, search: bool
 ) -> None:
-    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.admin.configure_agent(ANA, keep_messages="all")
     await fill(memory, model)
     before = await memory.recall(ANA, PAST)
-    await memory.configure_agent(ANA, **overrides)
+    await memory.admin.configure_agent(ANA, **overrides)
     after = await memory.recall(ANA, PAST)
 
-    assert (WISH in text_of(after["context"]), BEES in text_of(after["context"])) == (standing, search)
-    assert after["tokens"] < before["tokens"]
+    assert (WISH in text_of(after.context), BEES in text_of(after.context)) == (standing, search)
+    assert after.tokens < before.tokens
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace(user_id="ana"), "ana"])
@@ -162,16 +162,16 @@ async def test_what_an_agent_overrides_of_its_formation_stops_no_recall(clean_db
     """The operator has chosen since how memories are formed, and the old override does not fit that."""
     async with scripted_memory(clean_db, model) as memory:
         await fill(memory, model)
-        await memory.configure_agent(ANA, always_in_context=False, recall_limit=2)
+        await memory.admin.configure_agent(ANA, always_in_context=False, recall_limit=2)
     async with scripted_memory(clean_db, model, extraction="single") as memory:
         context = await memory.recall(ANA, PAST)
-        assert (context["degraded"], BEES in context["context"]["turn"]) == (None, True)
-        assert WISH not in text_of(context["context"])
+        assert (context.degraded, BEES in context.context.turn) == (None, True)
+        assert WISH not in text_of(context.context)
         await memory.observe(SESSION, turns("One more."))
         with pytest.raises(ConfigurationError, match="always_in_context"):
             await memory.form(SESSION)
         with pytest.raises(ConfigurationError, match="always_in_context"):
-            await memory.configure_agent(ANA, always_in_context=False)
+            await memory.admin.configure_agent(ANA, always_in_context=False)
 
 
 SHORT = "Ana wants short answers."
@@ -198,7 +198,7 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await introduce(memory, model)
-    context = text_of((await memory.recall(ANA, "Good morning.", search="never"))["context"])
+    context = text_of((await memory.recall(ANA, "Good morning.", search="never")).context)
 
     assert lines_of(context, "Facts") == [f"- [2 March 2026] {NAMED}", f"- [2 March 2026] {BORN}"]
     inside = context[context.index("<UserMemory") : context.index("</UserMemory>")]
@@ -207,7 +207,7 @@ async def test_profile_facts_stand_in_their_scopes_element_the_most_important_fi
     assert lines_of(context, "Recent") == [f"- [2 March 2026] {SHORT}"]
     for who, reason in (("Jonas who called Sigrid", None), ("Tomas who called Ingrid", "names")):
         recalled = await memory.recall(ANA, f"Yesterday it was {who} about bees.")
-        assert recalled["searched"] == reason  # who is known from such a fact calls for no search
+        assert recalled.searched == reason  # who is known from such a fact calls for no search
 
 
 async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clone, model: LoopbackModel) -> None:
@@ -220,7 +220,7 @@ async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clon
         best = await memory.query(ANA, question, top_k=2)
 
     assert {item.category for item in best} == {"profile"}  # they would take both
-    assert [item["kind"] for item in recalled["memories"]] == ["message", "message"]
+    assert [item.kind for item in recalled.memories] == ["message", "message"]
 
 
 @pytest.mark.parametrize(("budget", "shown"), [(8000, [NAMED, BORN]), (26, [NAMED]), (20, [BORN]), (5, [])])
@@ -231,9 +231,9 @@ async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_sear
         await introduce(memory, model)
         context = await memory.recall(ANA, WHERE, search="always", budget_tokens=500)
 
-    assert [line.partition("] ")[2] for line in lines_of(context["context"]["standing"], "Facts")] == shown
-    assert SHORT in context["context"]["standing"]
-    found = [item["content"] for item in context["memories"]]
+    assert [line.partition("] ")[2] for line in lines_of(context.context.standing, "Facts")] == shown
+    assert SHORT in context.context.standing
+    found = [item.content for item in context.memories]
     assert {text for text in (BORN, NAMED) if text in found} == {BORN, NAMED} - {*shown}
 
 
@@ -267,7 +267,7 @@ async def test_each_role_gets_the_standing_part_of_its_allowlist(
     async with scripted_memory(clean_db, model, categories_file=file) as memory:
         who = ANA.model_copy(update={"role": role})
         for search in ("never", "always"):
-            context = text_of((await memory.recall(who, WHERE, search=search))["context"])
+            context = text_of((await memory.recall(who, WHERE, search=search)).context)
             assert {text for text in (SHORT, BORN, NAMED, PROJECT) if text in context} == shown
 
 
@@ -277,14 +277,14 @@ async def test_a_listing_and_a_history_show_what_the_role_may_read(memory: Mnemi
         who = ANA.model_copy(update={"role": role})
         assert {item.content for item in await memory.memories(who)} == seen
         for item in await memory.memories(ANA):
-            assert bool(await memory.history(who, item.id)) == (item.content in seen)
+            assert bool(await memory.history.events(who, item.id)) == (item.content in seen)
 
 
 async def test_an_unknown_role_is_refused_by_whatever_reads(memory: Mnemic, model: LoopbackModel) -> None:
     await introduce(memory, model)
     who = ANA.model_copy(update={"role": "Planner"})
     (first, *_) = await memory.memories(ANA)
-    reads = [memory.recall(who), memory.memories(who), memory.history(who, first.id)]
+    reads = [memory.recall(who), memory.memories(who), memory.history.events(who, first.id)]
     for read in reads:
         with pytest.raises(CategoryRefusedError, match="no allowlist"):
             await read
@@ -300,12 +300,12 @@ async def test_without_the_embedder_the_search_goes_by_text_alone(
     caplog.set_level(logging.DEBUG, logger="mnemic")
     await fill(memory, model)
     model.answer_embeddings(status)
-    assert (await memory.recall(ANA, GREETING))["degraded"] is None  # no search, so nothing is missing
+    assert (await memory.recall(ANA, GREETING)).degraded is None  # no search, so nothing is missing
     context = await memory.recall(ANA, PAST)
 
-    assert (context["degraded"], context["searched"]) == ("text_only", "past_question")
-    assert BEES in context["context"]["turn"]
-    assert WISH in context["context"]["standing"]
+    assert (context.degraded, context.searched) == ("text_only", "past_question")
+    assert BEES in context.context.turn
+    assert WISH in context.context.standing
     assert len(model.embedding_requests) == requests
     (warning,) = [record for record in caplog.records if record.name == "mnemic"]
     assert f"(HTTP {status}, scripted_code)" in warning.getMessage()
@@ -330,7 +330,7 @@ async def test_an_embedder_that_never_answers_keeps_no_turn_waiting(
         context = await memory.recall(ANA, PAST)
         answered.set()
 
-    assert (context["degraded"], BEES in text_of(context["context"])) == ("text_only", True)
+    assert (context.degraded, BEES in text_of(context.context)) == ("text_only", True)
     assert "no answer within 7 s" in caplog.text
 
 
@@ -342,12 +342,12 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
         await fill(memory, model)
         async with resources.database.transaction(ANA):
             context = await memory.recall(ANA, PAST)
-            assert text_of((await memory.recall(ANA, PAST))["context"]) == ""
+            assert text_of((await memory.recall(ANA, PAST)).context) == ""
             with pytest.raises(DatabaseUnavailableError, match="MNEMIC_POOL_SIZE"):
                 await memory.query(ANA, PAST)
-        assert (await memory.recall(ANA, PAST))["degraded"] is None  # and the next one has it again
+        assert (await memory.recall(ANA, PAST)).degraded is None  # and the next one has it again
 
-    assert (text_of(context["context"]), context["memories"], context["degraded"]) == ("", [], "no_memory")
+    assert (text_of(context.context), context.memories, context.degraded) == ("", (), "no_memory")
     warnings = [record for record in caplog.records if record.name == "mnemic"]
     assert {record.levelno for record in warnings} == {logging.WARNING}
     assert all("goes without memory: no connection" in record.getMessage() for record in warnings)
@@ -363,9 +363,9 @@ async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_mem
         await fill(memory, model)
         with clean_db.as_superuser() as connection, connection.transaction():
             connection.execute("lock table mnemic.entries")
-            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
-            assert (await memory.recall(ANA, GREETING))["degraded"] is None
-        assert (await memory.recall(ANA, PAST))["degraded"] is None
+            assert (await memory.recall(ANA, PAST)).degraded == "no_memory"
+            assert (await memory.recall(ANA, GREETING)).degraded is None
+        assert (await memory.recall(ANA, PAST)).degraded is None
     assert len([record for record in caplog.records if record.name == "mnemic"]) == 1
     assert "quay" not in caplog.text
 
@@ -403,9 +403,9 @@ async def test_an_embedded_database_that_was_shut_down_stays_down(
         await fill(memory, model)
         shut_down(base)
         for _ in range(3):
-            assert (await memory.recall(ANA, PAST))["degraded"] == "no_memory"
+            assert (await memory.recall(ANA, PAST)).degraded == "no_memory"
         with EmbeddedPostgres(base):
             attempts = 20  # of a second at most: the pool asks for the server again at growing intervals
-            while (degraded := (await memory.recall(ANA, PAST))["degraded"]) and attempts:
+            while (degraded := (await memory.recall(ANA, PAST)).degraded) and attempts:
                 attempts -= 1
             assert degraded is None

@@ -1,6 +1,6 @@
 """A refinement session: when it begins, what comes of it, how it is resumed and undone."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import psycopg
@@ -12,6 +12,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, ModelError, RefinementRunningError
 from mnemic.state.records import NewMemory
+from mnemic.state.results import RefinementResult
 from mnemic.storage import refinements
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.mutating import worsen
@@ -53,13 +54,12 @@ async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, mode
 
     assert all(map(USAGE.search, replies))
     assert replies[-1].startswith("[5] is deleted. You may remove 1 more.")
-    (row,) = await memory.refinements(ANA)
-    spent = result.pop("spent")
-    assert [(one["step"], one["input_tokens"], one["output_tokens"]) for one in spent] == [("refine", 100, 10)] * 6
-    assert result == {
+    (row,) = await memory.admin.refinements(ANA)
+    assert [(one.step, one.input_tokens, one.output_tokens) for one in result.spent] == [("refine", 100, 10)] * 6
+    assert asdict(replace(result, spent=())) == {
         "scope_key": KEY,
         "outcome": "ended",
-        "refinement_id": str(row.id),
+        "id": row.id,
         "resumed": False,
         "ended": "completed",
         "tokens_before": 34,
@@ -73,7 +73,8 @@ async def test_a_session_merges_and_its_figures_are_counted(memory: Mnemic, mode
         "deleted": 1,
         "protected": 1,
         "steps": 6,  # before the last one it was told of lost words
-        "journal_id": str(row.journal_id),
+        "journal_id": row.journal_id,
+        "spent": (),
     }
     assert (row.scope_key, row.actor, row.ended, row.is_held, row.model_tokens) == (KEY, "ana", "completed", False, 660)
     assert await living(memory) == sorted([BOTH, "Ana sails from Oslo 9 May 2026.", "Ana wants tables."])
@@ -89,7 +90,7 @@ async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes
     result = await memory.refine(ANA, KEY, force=True)
 
     (journal,) = await memory.memories(ANA, ["journal"])
-    assert str(journal.id) == result["journal_id"]
+    assert journal.id == result.journal_id
     assert journal.content.startswith("Refinement: 3 \u2192 2 memories, about 5 tokens saved, 1 protected. ")
     assert journal.content.endswith(" Compressed 900 \u2192 1; saved 5,000,000 tokens.")
     assert (journal.category, journal.scope_key, journal.subject) == ("journal", KEY, "Ana")
@@ -99,7 +100,7 @@ async def test_a_journal_memory_tells_of_it_with_figures_that_no_summary_changes
 
     model.answer_embeddings(500)  # the next one is found by its words alone
     _, result = await play(memory, model, delete(1))
-    assert (result["ended"], len(await memory.memories(ANA, ["journal"]))) == ("completed", 2)
+    assert (result.ended, len(await memory.memories(ANA, ["journal"]))) == ("completed", 2)
     assert len(await memory.query(ANA, "refinement", categories=["journal"], search_type="text")) == 2
 
 
@@ -123,7 +124,7 @@ async def test_the_history_tells_of_the_session_and_all_it_did(
     whose = superuser.execute(
         "select distinct refinement_id::text, actor, actor_kind, scope_key from mnemic.history where revision > 4"
     ).fetchall()
-    assert whose == [(result["refinement_id"], "ana", "agent", KEY)]
+    assert whose == [(str(result.id), "ana", "agent", KEY)]
     rows = superuser.execute("select meta from mnemic.history where event = 'SESSION' order by revision").fetchall()
     (begun,), (ended,) = rows
     assert (begun["tokens_before"], begun["memories_before"], begun["target_tokens"]) == (34, 4, 5000)
@@ -151,23 +152,20 @@ async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
         over = await service.refine(ANA, KEY, dry_run=True)
         assert model.chat_requests == []
         model.answer(offering("complete_refinement"), calling(DONE))
-        assert (await service.refine(ANA, KEY))["outcome"] == "ended"
+        assert (await service.refine(ANA, KEY)).outcome == "ended"
 
-    assert (within["outcome"], insisted["outcome"]) == ("not_due", "planned")
-    assert (undone["outcome"], undone["tokens_before"], undone["refinement_id"]) == ("not_due", 25, None)
-    assert (empty["outcome"], empty["memories_before"]) == ("not_due", 0)
-    assert over.pop("spent") == []
-    assert over == {
-        "scope_key": KEY,
-        "outcome": "planned",
-        "tokens_before": 34,
-        "target_tokens": 30,
-        "memories_before": 4,
-        "protected": 1,
-        "duplicates": 1,
-        "refinement_id": None,
-        "resumed": False,
-    }
+    assert (within.outcome, insisted.outcome) == ("not_due", "planned")
+    assert (undone.outcome, undone.tokens_before, undone.id) == ("not_due", 25, None)
+    assert (empty.outcome, empty.memories_before) == ("not_due", 0)
+    assert over == RefinementResult(
+        scope_key=KEY,
+        outcome="planned",
+        tokens_before=34,
+        target_tokens=30,
+        memories_before=4,
+        protected=1,
+        duplicates=1,
+    )
 
 
 async def test_only_scope_keys_of_ones_own_are_refined_and_by_a_role_that_reads_core_memory(memory: Mnemic) -> None:
@@ -187,11 +185,11 @@ async def test_one_session_runs_on_a_scope_key_at_a_time(memory: Mnemic, model: 
         for dry_run in (True, False):
             with pytest.raises(RefinementRunningError, match=r"\d+ seconds"):
                 await memory.refine(ANA, KEY, force=True, dry_run=dry_run)
-        assert (await memory.refine(ANA, "agent:harbor", force=True, dry_run=True))["outcome"] == "planned"
+        assert (await memory.refine(ANA, "agent:harbor", force=True, dry_run=True)).outcome == "planned"
 
     model.answer(offering("complete_refinement"), meanwhile(again, calling(DONE)))
 
-    assert (await memory.refine(ANA, KEY, force=True))["ended"] == "completed"
+    assert (await memory.refine(ANA, KEY, force=True)).ended == "completed"
 
 
 async def test_one_that_is_resumed_when_all_its_memories_are_gone_ends(memory: Mnemic, model: LoopbackModel) -> None:
@@ -199,18 +197,18 @@ async def test_one_that_is_resumed_when_all_its_memories_are_gone_ends(memory: M
     model.answer(offering("complete_refinement"), 401)
     with pytest.raises(ModelError):
         await memory.refine(ANA, KEY, force=True)
-    (broken,) = await memory.refinements(ANA)
+    (broken,) = await memory.admin.refinements(ANA)
     planned = await memory.refine(ANA, KEY, dry_run=True)
-    await memory.erase(ANA, kept[0].id)
+    await memory.privacy.erase(ANA, kept[0].id)
 
     result = await memory.refine(ANA, KEY)
 
     assert (broken.ended, broken.is_held) == (None, False)
-    assert (planned["outcome"], planned["resumed"], planned["refinement_id"]) == ("planned", True, str(broken.id))
+    assert (planned.outcome, planned.resumed, planned.id) == ("planned", True, broken.id)
 
-    assert (result["outcome"], result["ended"], result["resumed"]) == ("ended", "finished", True)
-    assert (result["memories_before"], result["memories_after"]) == (1, 0)
-    assert (await memory.refine(ANA, KEY, force=True))["outcome"] == "not_due"
+    assert (result.outcome, result.ended, result.resumed) == ("ended", "finished", True)
+    assert (result.memories_before, result.memories_after) == (1, 0)
+    assert (await memory.refine(ANA, KEY, force=True)).outcome == "not_due"
 
 
 async def test_on_a_thread_each_run_answers_for_itself_by_default_on_the_agents_own_memory(
@@ -288,7 +286,7 @@ async def test_what_says_exactly_the_same_lives_once(
     _, result = await play(memory, model)
 
     assert await living(memory, "core", "reflection", "fact", "consolidation") == sorted(left)
-    assert result["duplicates"] == planned["duplicates"] == len(new) - len(left)
+    assert result.duplicates == planned.duplicates == len(new) - len(left)
     is_fact = [isinstance(item, NewMemory) and item.kind == "fact" for item in new]
     assert shown(model.chat_requests[0]).count("\n[") == len(left) - sum(is_fact)  # the agent saw what was left
 
@@ -299,7 +297,7 @@ async def test_what_is_not_the_same_for_who_reads_it_stays(memory: Mnemic, model
 
     _, result = await play(memory, model)
 
-    assert (result["duplicates"], result["memories_after"], len(await living(memory))) == (0, 5, 6)
+    assert (result.duplicates, result.memories_after, len(await living(memory))) == (0, 5, 6)
 
 
 @pytest.mark.thorough
@@ -312,4 +310,4 @@ async def test_control_without_its_column_it_goes(
 
     _, result = await play(memory, model)
 
-    assert result["duplicates"] == 1
+    assert result.duplicates == 1

@@ -94,7 +94,7 @@ async def test_a_session_with_room_left_tells_once_what_all_of_it_has_lost(
         (journal,) = await memory.memories(ANA, ["journal"])
         left = await living(memory)
 
-    assert result["ended"] == "completed"
+    assert result.ended == "completed"
     assert journal.content.endswith("Second." if is_told else "First.")
     assert (f"{CRAFTS} Pottery, bowls." in left) == is_told
     if is_told:
@@ -108,4 +108,4 @@ async def test_a_session_that_lost_nothing_ends_at_once(memory: Mnemic, model: L
 
     _, result = await play(memory, model, update(1, "Ana makes pottery Mondays, proud of every single bowl."))
 
-    assert (result["ended"], result["steps"], len(model.chat_requests)) == ("completed", 2, 2)
+    assert (result.ended, result.steps, len(model.chat_requests)) == ("completed", 2, 2)

@@ -103,7 +103,7 @@ async def test_every_call_of_an_answer_is_carried_out_or_answered_why_not(memory
     replies = answers(model.chat_requests[-1])
     assert len(replies) == MAX_CALLS + 2
     assert ["Send it again" in answer for answer in replies] == [False] * MAX_CALLS + [True, True]
-    assert (result["ended"], result["updated"], len(model.chat_requests)) == ("completed", 0, 2)
+    assert (result.ended, result.updated, len(model.chat_requests)) == ("completed", 0, 2)
 
 
 async def test_a_search_shows_numbers_as_the_ledger_does(memory: Mnemic, model: LoopbackModel) -> None:
@@ -141,7 +141,7 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
 
     _, result = await play(memory, model, update(1, new))
     if undone:
-        await memory.undo_refinement(ANA, result["refinement_id"] or "")
+        await memory.history.undo_refinement(ANA, result.id or "")
 
     assert await _found(memory, "house") == [old] * undone
     assert await _found(memory, "relocating") == [new] * (not undone)
@@ -158,9 +158,9 @@ async def test_new_words_that_the_embedder_refuses_are_found_by_text_and_embedde
 
     _, result = await play(memory, model, update(1, new))
 
-    assert (result["updated"], await _found(memory, "relocating")) == (1, [new])
+    assert (result.updated, await _found(memory, "relocating")) == (1, [new])
     model.answer_embeddings(None)
-    assert (await memory.embed_pending(ANA)).pending == 0
+    assert (await memory.admin.embed_pending(ANA)).pending == 0
     assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
 
 
@@ -332,8 +332,8 @@ async def test_what_is_refused_says_what_it_is_about_and_writes_nothing(
     for (name, (_, what)), answer in zip(REFUSED.items(), replies[: len(calls)], strict=True):
         assert re.search(f"^Refused: .*{what}", answer), f"{name}: {answer}"
     assert written(superuser) == before
-    assert (result["merged"], result["updated"], result["deleted"], result["protected"]) == (0, 0, 0, 0)
-    assert result["ended"] == "completed"
+    assert (result.merged, result.updated, result.deleted, result.protected) == (0, 0, 0, 0)
+    assert result.ended == "completed"
 
 
 async def test_a_number_whose_memory_has_gone_is_as_an_unknown_one(
@@ -362,7 +362,7 @@ async def test_after_the_end_no_tool_does_anything(
     result = await memory.refine(ANA, KEY, force=True)
 
     assert written(superuser) == before
-    assert (result["ended"], len(model.chat_requests)) == ("completed", 1)
+    assert (result.ended, len(model.chat_requests)) == ("completed", 1)
     assert await memory.memories(ANA, ["journal"]) == []
 
 

@@ -58,7 +58,7 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
         )
         set_protected(superuser, made[0])
         own = {"agent_model": "openai:own-voice", "refinement_target_tokens": 77}
-        await service.configure_agent(who, persona="I am <Harbor>, a patient pilot.", **own)
+        await service.admin.configure_agent(who, persona="I am <Harbor>, a patient pilot.", **own)
         _, result = await play(service, model)
 
     (request,) = model.chat_requests
@@ -73,7 +73,7 @@ async def test_the_agent_is_shown_who_it_is_how_much_there_is_and_every_memory(
     assert "about Ana, private: Ana wants\n    | no &lt;ledger&gt;s &amp; fences.\n" in prompt
     # never an id
     assert str(made[0].id) not in str(model.chat_requests)
-    assert result["target_tokens"] == 77
+    assert result.target_tokens == 77
 
 
 async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: LoopbackModel) -> None:
@@ -94,7 +94,7 @@ async def test_a_long_memory_is_shown_batch_by_batch(clean_db: Clone, model: Loo
     # what was done before is told within its batch alone; each batch begins with the figures of then
     assert [len(answers(request)) for request in model.chat_requests] == [0, 1, 0, 0, 0]
     assert ["132 tokens now" in prompt for prompt in prompts] == [False, False, True, True, True]
-    assert (result["ended"], result["steps"], result["deleted"]) == ("finished", 5, 1)
+    assert (result.ended, result.steps, result.deleted) == ("finished", 5, 1)
 
 
 # -- limits
@@ -122,9 +122,9 @@ async def test_a_session_ends_at_its_limits_and_its_journal_says_so(
         model.answer(offering("complete_refinement"), again)
         result = await service.refine(ANA, KEY, force=True)
         (journal,) = await service.memories(ANA, ["journal"])
-        (row,) = await service.refinements(ANA)
+        (row,) = await service.admin.refinements(ANA)
 
-    assert (result["ended"], len(model.chat_requests), row.model_tokens) == (limit, turns, 1000 * turns)
+    assert (result.ended, len(model.chat_requests), row.model_tokens) == (limit, turns, 1000 * turns)
     assert "limit of" in journal.content
     assert journal.content.startswith("Refinement: 2 \u2192 1 memories, about 9 tokens saved. ")
 
@@ -248,7 +248,7 @@ async def violations(memory: Mnemic, model: LoopbackModel, case: str) -> list[st
             wrong.append(f"{call}: {answer}")
         elif (named != "" and not is_refused) != ("hardly anything" in answer) or f" {named}" not in answer:
             wrong.append(f"{call} names {named}: {answer}")
-    lost = (await memory.refinements(ANA, limit=1))[0].removed
+    lost = (await memory.admin.refinements(ANA, limit=1))[0].removed
     return [*wrong, *([f"{lost} lost, not {count}"] if lost != count else [])]
 
 
@@ -300,7 +300,7 @@ async def test_only_a_share_of_the_target_may_be_protected(clean_db: Clone, mode
 
     assert [answer.startswith("Refused") for answer in replies] == [False, False, True, True]
     assert {"16", "20"} <= set(replies[2].split())
-    assert (result["protected"], result["deleted"]) == (2, 0)
+    assert (result.protected, result.deleted) == (2, 0)
 
 
 # -- what a merge keeps of the merged, and what it leaves of them

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from mnemic.memory.formation import saving
 from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
-from mnemic.state.graphs import FormationOutput
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
+from mnemic.state.results import FormationResult
 from mnemic.storage import inbox
 from tests.support.erasing import places
 from tests.support.loopback import LoopbackModel
@@ -55,7 +55,7 @@ async def say_twice(memory: Mnemic, model: LoopbackModel, again: str) -> None:
 
 async def erase_the_only(memory: Mnemic, kind: Kind = "fact") -> None:
     (kept,) = await memory.memories(ANA, [kind])
-    await memory.erase(ANA, kept.id)
+    await memory.privacy.erase(ANA, kept.id)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_an_erasure_takes_what_was_said_twice_in_two_sessions(
     """In the control nothing ties the second message to the memory."""
     if not tied:
         monkeypatch.setattr(saving, "further_sources", lambda *_: [])
-    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.admin.configure_agent(ANA, keep_messages="all")
     await say_twice(memory, model, again)
     found = [item.content for item in await memory.query(ANA, "quokka")]
     assert {"I keep a quokka", "As I said, a quokka"} <= {*found}
@@ -113,7 +113,7 @@ async def test_what_a_group_was_told_by_one_stays_when_another_who_repeated_it_i
         await memory.observe(who, turns(berth, user=who.user_id))
         await memory.form(who)
     assert [item.scope_key for item in await memory.memories(bo, ["fact"])] == ["group:crew"]
-    await memory.erase_person(ana)
+    await memory.privacy.erase_person(ana)
     assert await contents(memory, bo) == [berth]
 
 
@@ -134,10 +134,10 @@ async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_i
     await drawn_from(memory, model)
     (kept,) = await memory.memories(ANA, ["fact"])
 
-    told = await memory.erase(ANA, kept.id, dry_run=True)
+    told = await memory.privacy.erase(ANA, kept.id, dry_run=True)
     assert {item.content for item in told.going} >= {QUOKKA, DRAWN, "I keep a quokka"}
     assert [(item.content, item.stays) for item in told.staying] == [(OTHER, "rests on the same messages")]
-    await memory.erase(ANA, kept.id)
+    await memory.privacy.erase(ANA, kept.id)
     assert [item.content for item in await memory.memories(ANA)] == [OTHER]
     assert places(superuser) == set()
 
@@ -160,8 +160,8 @@ async def test_a_message_that_no_memory_was_formed_from_is_erased_by_its_own_id(
         await say(memory, ANA, "A quokka bit my thumb", "Well")
         (found,) = [item for item in await memory.query(ANA, "quokka") if "quokka" in item.content]
         stranger = identity("bo", session="s9")
-        assert (await memory.erase(stranger, found.item_id)).erased == ()
-        assert (await memory.erase(ANA, found.item_id)).erased == (found.item_id,)
+        assert (await memory.privacy.erase(stranger, found.id)).erased == ()
+        assert (await memory.privacy.erase(ANA, found.id)).erased == (found.id,)
     assert places(superuser) == set()
 
 
@@ -186,7 +186,7 @@ def let_days_pass(superuser: psycopg.Connection) -> None:
     superuser.execute("update mnemic.messages set forget_at = forget_at - interval '8 days'")
 
 
-async def form(memory: Mnemic, who: Identity = ANA, *said: str) -> FormationOutput:
+async def form(memory: Mnemic, who: Identity = ANA, *said: str) -> FormationResult:
     await memory.observe(who, turns(*(said or SAID)))
     (run,) = await memory.form(who)
     return run
@@ -196,7 +196,7 @@ async def test_the_days_pass_and_whoever_saves_next_takes_the_words(
     strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer(FACTS, facts(BEES))
-    assert (await form(strict))["uncovered_messages"] == 0
+    assert (await form(strict)).uncovered_messages == 0
     await form(strict, identity("ana", session="s2"), "Hello again.")
     assert words(superuser) == {*ALL, "Hello again."}
 
@@ -214,11 +214,11 @@ async def test_an_administrator_takes_them_in_bounded_steps(
     monkeypatch.setattr("mnemic.storage.inbox._PART", 3)
     await form(strict)
     async with Administration.open(admin_url=clean_db.administrator_dsn) as office:
-        assert await office.forget_messages(ANA.agent_id) == 0
+        assert await office.forget_messages(Identity(agent_id=ANA.agent_id)) == 0
         assert words(superuser) == ALL
         let_days_pass(superuser)
-        assert await office.forget_messages("museum") == 0
-        assert await office.forget_messages(ANA.agent_id) == 4
+        assert await office.forget_messages(Identity(agent_id="museum")) == 0
+        assert await office.forget_messages(Identity(agent_id=ANA.agent_id)) == 4
     assert words(superuser) == set()
 
 
@@ -257,7 +257,7 @@ async def test_what_nothing_accounts_for_keeps_its_words(
     for output, answer in {DECISIONS: decisions(), **answers}.items():
         model.answer(output, answer)
     async with scripted_memory(clean_db, model, keep_messages="none", forget_after_days=0, **settings) as memory:
-        assert (await form(memory))["uncovered_messages"] == len(kept)
+        assert (await form(memory)).uncovered_messages == len(kept)
     assert words(superuser) == kept
 
 
@@ -274,7 +274,7 @@ async def test_a_message_that_waits_is_shown_nowhere(
     for said in SAID:
         question = said.removeprefix("assistant: ")
         shown += [item.content for item in await strict.query(ANA, question)]
-        shown.append(text_of((await strict.recall(ANA, question, search="always"))["context"]))
+        shown.append(text_of((await strict.recall(ANA, question, search="always")).context))
     assert any(text in item for text in ALL for item in shown) == indexed
 
 
@@ -287,7 +287,7 @@ async def test_an_erasure_takes_what_waits_with_the_memory(
     model.answer(FACTS, facts())
     await form(strict, identity("ana", session="s2"), "Hello again.")
     (bees,) = await strict.memories(ANA, ["fact"])
-    await strict.erase(ANA, bees.id)
+    await strict.privacy.erase(ANA, bees.id)
 
     assert words(superuser) == {"Hello again."}
 

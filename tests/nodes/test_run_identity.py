@@ -12,7 +12,6 @@ from mnemic.memory.runtime.identity import BoundIdentity, acting_for, identity_o
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import RefusedIdentityError
 from mnemic.state.identity import Identity
-from mnemic.state.records import ScopeSettings
 from tests.support.loopback import LoopbackModel, schema_name
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -147,8 +146,7 @@ async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
     model.answer(CONSOLIDATION, consolidation("Wants answers: Ana short ones, Bo long ones."))
     both = [Identity(agent_id="guide", user_id=user, session_id="t1", members=("ana", "bo")) for user in ("ana", "bo")]
     for speaker in both:
-        user_key = ScopeSettings(scope_key=f"user:{speaker.user_id}", threshold=1)
-        await memory.configure_scope(speaker, user_key)
+        await memory.admin.configure_scope(speaker, f"user:{speaker.user_id}", threshold=1)
         await memory.observe(speaker, turns(f"I am {speaker.user_id}."))
     return both
 

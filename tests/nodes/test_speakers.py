@@ -50,7 +50,7 @@ class Turn(MessagesState, MemoryState):
 
 
 async def by_nodes(memory: Mnemic, model: LoopbackModel, said: Any, several: bool) -> None:
-    nodes = {"recall": memory.recall_node(), "observe": memory.observe_node(several_speakers=several)}
+    nodes = {"recall": memory.nodes.recall(), "observe": memory.nodes.observe(several_speakers=several)}
     await in_sequence(Turn, nodes).compile().ainvoke({"messages": [said]}, context=MALLORY)
 
 
@@ -97,9 +97,9 @@ async def test_where_the_host_says_that_several_speak_it_is_theirs_and_says_who_
     await formed(memory, model)
     (known,) = await memory.memories(ANA, ["fact"])
     assert await contents(memory, MALLORY) == []
-    (added,) = await memory.history(ANA, known.id)
+    (added,) = await memory.history.events(ANA, known.id)
     assert (added.actor, added.submitted_by) == ("mallory", ["mallory"])
-    told = await memory.operations(ANA)
+    told = await memory.history.operations(ANA)
     assert [(item.reason, item.submitted_by) for item in told] == [("formation", ["mallory"])]
     meta = superuser.execute("select distinct meta from mnemic.history").fetchall()
     assert meta == [({"submitted_by": ["mallory"]},)]
@@ -119,7 +119,7 @@ async def test_ones_own_words_are_brought_by_oneself_or_by_a_desk_that_is_named(
     assert kept(superuser) == [("mallory", text, desk or "mallory") for text in texts]
     await formed(memory, model)
     (known,) = await memory.memories(MALLORY, ["fact"])
-    (added,) = await memory.history(MALLORY, known.id)
+    (added,) = await memory.history.events(MALLORY, known.id)
     assert (added.actor, added.submitted_by) == ("mallory", [desk] if desk else [])
 
 
@@ -156,10 +156,12 @@ async def test_an_edit_says_who_brought_it(memory: Mnemic, superuser: psycopg.Co
 async def test_the_supervisor_refuses_words_of_another_before_it_answers(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
-    graph = memory.graphs.supervisor(memory.checkpointer(MALLORY))
+    graph = memory.graphs.supervisor(memory.threads.checkpointer(MALLORY))
     asked = len(model.chat_requests)
     with pytest.raises(RefusedIdentityError, match="is not answered"):
-        await graph.ainvoke({"messages": [FORWARDED["additional_kwargs"]]}, memory.thread(MALLORY), context=MALLORY)
+        await graph.ainvoke(
+            {"messages": [FORWARDED["additional_kwargs"]]}, memory.threads.config(MALLORY), context=MALLORY
+        )
     assert len(model.chat_requests) == asked
     assert kept(superuser) == []
 
@@ -257,7 +259,7 @@ async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_mes
 
 async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemic) -> None:
     book = "The lighthouse keeper counted ships. " * 2000
-    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.admin.configure_agent(ANA, keep_messages="all")
     await say(memory, ANA, f"{book[:5000]} The keel is painted vermilion. {book}")
 
     (found,) = await memory.query(ANA, "vermilion keel")

@@ -58,11 +58,11 @@ async def test_what_a_user_typed_is_formed_whatever_its_shape(memory: Mnemic, mo
         await memory.observe(who, turns(text))
         (run,) = await memory.form(who)
         assert await contents(memory, who) == sorted(KNOWN), shape
-        assert run["refused"] == {}, shape
+        assert run.refused == {}, shape
 
 
 async def test_so_it_is_by_a_single_call(memory: Mnemic, model: LoopbackModel) -> None:
-    await memory.configure_agent(ANA, extraction="single", user_threshold=9)
+    await memory.admin.configure_agent(ANA, extraction="single", user_threshold=9)
     model.answer(OBSERVATIONS, observations(*map(observation, KNOWN)))
     await memory.observe(ANA, turns(SHAPES["lines"]))
     await memory.form(ANA)
@@ -86,8 +86,8 @@ async def test_refused_drafts_cost_themselves_alone_and_what_they_cite_stays_sea
 
     assert asked(model).count(FACTS) == 2  # most of the answer was refused, so that it was repaired once
     assert await contents(memory, ANA) == [GOOD.content]
-    assert run["refused"] == {"first_person": 2, "not_own_words": 1}
-    assert (run["pending"], run["uncovered_messages"]) == (0, 2)
+    assert run.refused == {"first_person": 2, "not_own_words": 1}
+    assert (run.pending, run.uncovered_messages) == (0, 2)
     assert MOVED in [result.content for result in await memory.query(ANA, "Who moved to Ghent?")]
 
 
@@ -109,7 +109,7 @@ async def test_the_log_of_a_formation_in_the_background_counts_refused_drafts(
     caplog.set_level("INFO", "mnemic")
     model.answer(FACTS, facts(GOOD, *REFUSED))
     await memory.observe(ANA, turns("I keep bees.", MOVED, "assistant: You live in Oslo.", *["Well."] * 45))
-    await memory.form_later(ANA)
+    await memory.admin.form_later(ANA)
     await memory.form(ANA)
 
     (record,) = [record for record in caplog.records if "2 first_person" in record.getMessage()]
@@ -123,7 +123,7 @@ async def test_drafts_beyond_the_limit_are_counted(memory: Mnemic, model: Loopba
     await memory.observe(ANA, turns(f"I know {', '.join(names)} from school"))
     (run,) = await memory.form(ANA)
 
-    assert (run["stored"], run["refused"]) == ({"fact": 2}, {"over_limit": 4})
+    assert (run.stored, run.refused) == ({"fact": 2}, {"over_limit": 4})
 
 
 # -- names and numbers
@@ -158,7 +158,7 @@ async def test_what_only_others_said_is_a_users_fact_once_that_user_takes_it_up(
         model.answer(FACTS, facts(draft, fact("Ana is a user.")))
         await memory.observe(who, turns(*said))
         (run,) = await memory.form(who)
-        assert run["refused"] == ({problem: 1} if problem else {}), said
+        assert run.refused == ({problem: 1} if problem else {}), said
         assert (draft.content in await contents(memory, who)) == (problem is None), said
 
 

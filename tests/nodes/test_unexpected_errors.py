@@ -68,7 +68,7 @@ async def test_a_run_that_ends_by_an_unexpected_error_makes_room_at_once(
         with pytest.raises(KeyError):  # not by a method, which would give the lease back once more
             await memory.graphs.formation.ainvoke({"force": True}, context=ANA)
     assert holders(superuser) == []
-    assert [run["formed"] for run in await memory.form(ANA)] == [1]
+    assert [run.formed for run in await memory.form(ANA)] == [1]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
@@ -98,7 +98,7 @@ async def test_one_that_a_message_causes_sets_that_message_aside_after_some_trie
         for _ in range(memory.settings.max_attempts):
             with pytest.raises(KeyError):
                 await memory.form(ANA)
-        assert [(run["formed"], run["quarantined"]) for run in await memory.form(ANA)] == [(0, 1)]
+        assert [(run.formed, run.quarantined) for run in await memory.form(ANA)] == [(0, 1)]
 
 
 async def test_a_consolidation_and_a_refinement_make_room_at_once(
@@ -111,21 +111,21 @@ async def test_a_consolidation_and_a_refinement_make_room_at_once(
     with monkeypatch.context() as patch:
         patch.setattr("mnemic.memory.consolidation.writing.judge_draft", failing)
         patch.setattr("mnemic.memory.refinement.turns._step_input", failing)
-        for act in (memory.consolidate(ANA, "user:ana", force=True), memory.refine(ANA, "user:ana", force=True)):
+        for act in (memory.admin.consolidate(ANA, "user:ana", force=True), memory.refine(ANA, "user:ana", force=True)):
             with pytest.raises(KeyError):
                 await act
             assert holders(superuser) == []
-    assert (await memory.consolidate(ANA, "user:ana", force=True))["outcome"] == "saved"
+    assert (await memory.admin.consolidate(ANA, "user:ana", force=True)).outcome == "saved"
 
 
 async def test_the_log_of_background_work_names_frames_and_ids_and_no_words(
     memory: Mnemic, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await memory.configure_agent(ANA, formation_mode="per_turn")
+    await memory.admin.configure_agent(ANA, formation_mode="per_turn")
     await memory.observe(ANA, turns("I keep bees."))
     monkeypatch.setattr(saving, "within_limit", failing)
     with caplog.at_level(logging.WARNING, logger="mnemic"):
-        await memory.form_later(ANA)
+        await memory.admin.form_later(ANA)
         await memory.resources.background.finish()
 
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]

@@ -13,6 +13,7 @@ from mnemic.memory.runtime import resources as uses_module
 from mnemic.memory.runtime.resources import AccessTracker, Resources
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
+from mnemic.state.settings import Settings
 from mnemic.storage import memories
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
@@ -102,9 +103,9 @@ async def test_a_recall_counts_once_its_turn_is_observed(
     await fill(service, model)
     for _ in range(2):
         recalled = await service.recall(HERE, PAST)
-        assert BEES in text_of(recalled["context"])
-        assert BRIEF in text_of(recalled["context"])  # as always, so that it is not counted
-        assert {found["kind"] for found in recalled["memories"]} >= {"fact"}
+        assert BEES in text_of(recalled.context)
+        assert BRIEF in text_of(recalled.context)  # as always, so that it is not counted
+        assert {found.kind for found in recalled.memories} >= {"fact"}
     assert counted(superuser) == {}  # a recall writes nothing
     await service.observe(HERE, turns("Where were they?"))
     assert counted(superuser) == {BEES: 1}
@@ -123,7 +124,7 @@ async def test_closing_writes_what_no_turn_has_written(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     settings = scripted_settings(clean_db, model).model_dump(exclude_unset=True)
-    async with Mnemic.open(**settings) as service:
+    async with Mnemic.open(settings=Settings(**settings)) as service:
         await fill(service, model)
         for who in (HERE, identity("ana")):
             await service.recall(who, PAST)

@@ -39,7 +39,7 @@ def message_at(number: int, place: int, **changes: Any) -> Candidate:
 
 
 def numbers(found: Sequence[SearchResult]) -> list[int]:
-    return [result.item_id.int for result in found]
+    return [result.id.int for result in found]
 
 
 def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[SearchResult]:
@@ -72,7 +72,7 @@ def test_neighbours_lie_one_or_two_apart_in_one_session() -> None:
     elsewhere = message_at(4, 2, fused=0.9)._replace(session_id="s2")
     last = message_at(5, 7, fused=0.9)
     found = {
-        result.item_id.int: result
+        result.id.int: result
         for result in rank([message_at(1, 1), message_at(2, 2, fused=0.4), message_at(3, 4), elsewhere, last])
     }
     beside = {number: result.explanation.boosts.get("neighbour") for number, result in found.items()}
@@ -82,15 +82,15 @@ def test_neighbours_lie_one_or_two_apart_in_one_session() -> None:
 
 def test_of_a_message_and_its_facts_the_best_tells_it() -> None:
     message = message_at(1, 1, fused=0.6)
-    better, worse = (candidate(n, fused=f, sources=[message.item_id]) for n, f in ((2, 0.7), (3, 0.5)))
-    found = {result.item_id.int: result.explanation.boosts for result in rank([message, better, worse])}
+    better, worse = (candidate(n, fused=f, sources=[message.id]) for n, f in ((2, 0.7), (3, 0.5)))
+    found = {result.id.int: result.explanation.boosts for result in rank([message, better, worse])}
     assert ["repeated" in found[number] for number in (1, 2, 3)] == [True, False, True]
 
 
 def test_a_long_message_never_speaks_for_its_facts() -> None:
     message = message_at(1, 1, fused=0.9, content="ü" * 501)
-    fact = candidate(2, fused=0.3, sources=[message.item_id])
-    found = {result.item_id.int: result.explanation for result in rank([message, fact])}
+    fact = candidate(2, fused=0.3, sources=[message.id])
+    found = {result.id.int: result.explanation for result in rank([message, fact])}
     assert found[2].from_source
     assert "repeated" in found[1].boosts
     assert not rank([message._replace(content="ü" * 500), fact])[-1].explanation.from_source

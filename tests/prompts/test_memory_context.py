@@ -41,7 +41,7 @@ def test_what_follows_any_line_end_is_set_in(end: str) -> None:
 
 def found(content: str, subject: str = "Mara", *, message: bool = False, dated: datetime = MAY) -> SearchResult:
     return SearchResult(
-        item_id=UUID(int=2),
+        id=UUID(int=2),
         kind="message" if message else "fact",
         scope_key="user:mara",
         category="preferences",

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from mnemic import with_memory
 from mnemic.state.graphs import MemoryContext
 
-CONTEXT: MemoryContext = {"standing": "STANDING", "turn": "TURN", "message_id": "2"}
+CONTEXT = MemoryContext(standing="STANDING", turn="TURN", message_id="2")
 MARK = {"cache_control": {"type": "ephemeral"}}
 SYSTEM = SystemMessage("Be a guide.")
 EARLIER = [HumanMessage("Good morning.", id="1"), AIMessage("Good morning.")]
@@ -61,5 +61,5 @@ def test_without_its_message_it_stands_at_the_last_one_and_without_a_user_behind
 
 def test_messages_without_ids_and_a_memory_that_says_nothing() -> None:
     said = [HumanMessage("One."), HumanMessage("Two.")]
-    assert contents(with_memory(said, {"standing": "", "turn": "TURN", "message_id": None})) == ["One.", "TURN\n\nTwo."]
-    assert with_memory([SYSTEM, OWN], {"standing": "", "turn": ""}) == [SYSTEM, OWN]
+    assert contents(with_memory(said, MemoryContext(standing="", turn="TURN"))) == ["One.", "TURN\n\nTwo."]
+    assert with_memory([SYSTEM, OWN], MemoryContext(standing="", turn="")) == [SYSTEM, OWN]

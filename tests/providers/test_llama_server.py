@@ -25,6 +25,7 @@ from mnemic.models.trial import try_models
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError
 from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 from tests.support import llama
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -66,9 +67,7 @@ async def memory(request: pytest.FixtureRequest, endpoint: str, clean_db: Clone)
         slow_model=name,
         agent_model=name,
         embedder="hash",
-        structured_output=request.param,
-        max_output_tokens=200,
-        model_deadline_seconds=60,
+        settings=Settings(structured_output=request.param, max_output_tokens=200, model_deadline_seconds=60),
     ) as opened:
         yield opened
 
@@ -94,12 +93,12 @@ async def test_formation_comes_to_its_end_and_loses_nothing(memory: Mnemic) -> N
 
 async def test_a_chat_is_answered_or_says_why_not(memory: Mnemic) -> None:
     graph = memory.graphs.supervisor(InMemorySaver())
-    config = memory.thread(ANA)
+    config = memory.threads.config(ANA)
     told = await outcome(graph.ainvoke({"messages": [HumanMessage(SAID)]}, config, context=ANA))
     thread = await graph.aget_state(config)
     assert thread.values["messages"][0].text == SAID
     assert "as it was before" in told if told else thread.values["messages"][-1].text
-    used = [used for used in await memory.usage(ANA) if used.step == "converse"]
+    used = [used for used in await memory.usage.tokens(ANA) if used.step == "converse"]
     assert told or used[0].output_tokens
 
 

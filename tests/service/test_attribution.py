@@ -36,14 +36,14 @@ def shared(kind: Kind = "fact", said: str | None = SAID, category: str = "knowle
 
 async def told(memory: Mnemic, who: Identity) -> None:
     recalled = await memory.recall(who)
-    await memory.observe(who, [], revision=recalled["revision"])
+    await memory.observe(who, [], revision=recalled.revision)
 
 
 async def views(memory: Mnemic, who: Identity) -> dict[str, str]:
     """Every rendering of the memory for a reader."""
     recalled = await memory.recall(who, QUESTION, search="always")
     answer = await call(memory, who, "memory_query", query=QUESTION)
-    return {"recall": text_of(recalled["context"]), "tool": answer.artifact[0]["text"] if answer.artifact else ""}
+    return {"recall": text_of(recalled.context), "tool": answer.artifact[0]["text"] if answer.artifact else ""}
 
 
 @pytest.mark.parametrize("kind", ["fact", "core", "reflection"])
@@ -77,7 +77,7 @@ async def test_a_sentence_that_is_unknown_or_the_same_is_not_quoted(
 async def test_an_update_without_room_for_the_sentence_shows_no_words(memory: Mnemic, resources: Resources) -> None:
     await told(memory, BO)
     await know(resources, ANA, shared(said=f"We must never, {'really ' * 50}never do that."))
-    updates = (await memory.recall(BO))["context"]["turn"]
+    updates = (await memory.recall(BO)).context.turn
 
     assert "[Knowledge] a memory whose words are not shown (from Ana)" in updates
     assert TEXT not in updates
@@ -101,18 +101,18 @@ async def test_the_sentence_is_carried_by_records_history_undo_restore_and_goes_
     (new,) = await know(resources, ANA, replace(fact(TEXT, "knowledge"), said=SAID))
     (found,) = await memory.query(ANA, QUESTION)
     (listed,) = await memory.memories(ANA)
-    past = await memory.as_of(ANA, "user:ana", 1)
+    past = await memory.history.as_of(ANA, "user:ana", 1)
     assert (found.said, listed.said, [one.said for one in past]) == (SAID, SAID, [SAID])
 
     await memory.forget(ANA, new.id)
-    (forgotten, *_) = await memory.operations(ANA)
-    await memory.undo(ANA, forgotten.op_id)
+    (forgotten, *_) = await memory.history.operations(ANA)
+    await memory.history.undo(ANA, forgotten.id)
     assert (stored(), [one.said for one in await memory.memories(ANA)]) == (SAID, [SAID])
-    await memory.restore(ANA, "user:ana", 2)
-    await memory.restore(ANA, "user:ana", 1)
+    await memory.history.restore(ANA, "user:ana", 2)
+    await memory.history.restore(ANA, "user:ana", 1)
     assert (stored(), (await memory.memories(ANA))[0].state) == (SAID, "active")
 
-    await memory.erase(ANA, new.id)
+    await memory.privacy.erase(ANA, new.id)
     assert stored() is None
     rows = superuser.execute(
         "select coalesce(before::text, '') || coalesce(after::text, '') from mnemic.history_contents"
@@ -130,15 +130,15 @@ REMOVED = "- ~soft-deleted: [Knowledge] fact that was shown before"
 async def updates(memory: Mnemic, who: Identity, *, is_acknowledged: bool = True) -> str:
     recalled = await memory.recall(who)
     if is_acknowledged:
-        await memory.observe(who, [], revision=recalled["revision"])
-    return recalled["context"]["turn"].partition("<RetrievedMemories>")[0]
+        await memory.observe(who, [], revision=recalled.revision)
+    return recalled.context.turn.partition("<RetrievedMemories>")[0]
 
 
 async def show(memory: Mnemic, who: Identity, by: str) -> None:
     """Show the memory to a session in one of three ways."""
     if by == "search":
         recalled = await memory.recall(who, "Who is pregnant?", search="always")
-        await memory.observe(who, [], revision=recalled["revision"])
+        await memory.observe(who, [], revision=recalled.revision)
     if by == "tool":
         await call(memory, who, "memory_query", query="Who is pregnant?")
         await told(memory, who)
@@ -184,15 +184,15 @@ async def test_what_a_member_takes_back_is_announced_without_its_text_to_those_w
     for reader in (BO, cleo):
         await told(memory, reader)
     found = await memory.recall(BO, QUESTION, search="always")
-    await memory.observe(BO, [], revision=found["revision"])
-    await memory.unshare(ANA)
+    await memory.observe(BO, [], revision=found.revision)
+    await memory.privacy.unshare(ANA)
 
     # the row of what was taken back is hidden, so its kind is not known either
     assert "- ~soft-deleted: [Knowledge] " in (announced := await updates(memory, BO))
     assert "approve" not in announced
     recalled = await memory.recall(cleo)
-    assert (recalled["context"]["turn"], recalled["updates"]) == ("", [])
-    assert (await memory.updates(cleo, 0)).bullets == ()
+    assert (recalled.context.turn, recalled.updates) == ("", ())
+    assert (await memory.history.updates(cleo, 0)).bullets == ()
 
 
 # -- what model steps read

@@ -10,6 +10,7 @@ from mnemic import Administration, Mnemic
 from mnemic.memory.governance.chain import check_export
 from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, ConfigurationError, InvalidInputError
 from mnemic.state.governance import EXPLANATIONS
+from mnemic.state.identity import Identity
 from mnemic.storage.database import Database
 from tests.support.audited import CUT, EVENTS, REBUILT, Story, administration, person, tampered, tell
 from tests.support.server import Clone
@@ -50,7 +51,7 @@ def lines(file: Path) -> list[dict[str, object]]:
 async def wrong(
     opened: Administration, anchors: Path | None = None, agent: str | None = AGENT
 ) -> list[tuple[object, ...]]:
-    found = await opened.verify(agent, anchors)
+    found = await opened.verify(Identity(agent_id=agent) if agent else None, anchors)
     return [(problem.problem, problem.agent_id, problem.revision) for problem in found]
 
 
@@ -65,7 +66,7 @@ async def test_a_problem_has_its_agent_row_memory_and_meaning(
         assert await opened.verify() == []
         tampered(superuser, "update memories set importance = 5 where content = 'Ana lives in Lisbon.'")
         tampered(superuser, "update history set actor = 'nobody' where agent_id = 'museum'")
-        (problem,) = await opened.verify(AGENT)
+        (problem,) = await opened.verify(Identity(agent_id=AGENT))
         assert (problem.agent_id, problem.problem, problem.revision, problem.memory_id) == (
             AGENT,
             "replay",
@@ -86,10 +87,10 @@ async def test_an_anchor_names_the_newest_row_and_is_added_to_the_file(
     db: Database, clean_db: Clone, file: Path
 ) -> None:
     async with administration(clean_db) as opened:
-        first = await opened.anchor(AGENT, file)
+        first = await opened.anchor(Identity(agent_id=AGENT), file)
         leave_open(file)
         await remember(db, identity(), memory("Ana sings."))
-        second = await opened.anchor(AGENT, str(file))
+        second = await opened.anchor(Identity(agent_id=AGENT), str(file))
         assert (first.revision, second.revision) == (len(EVENTS), len(EVENTS) + 1)
         assert lines(file) == [first.model_dump(), second.model_dump()]
         assert await wrong(opened, file) == []
@@ -108,7 +109,7 @@ async def test_what_fits_together_again_is_seen_with_an_anchor_and_not_without(
     problem: str,
 ) -> None:
     async with administration(clean_db) as opened:
-        await opened.anchor(AGENT, file)
+        await opened.anchor(Identity(agent_id=AGENT), file)
         tampered(superuser, *statements)
         if problem == "rewritten":
             assert await wrong(opened) == [("hash", AGENT, 5)]
@@ -123,20 +124,20 @@ async def test_what_fits_together_again_is_seen_with_an_anchor_and_not_without(
 async def test_nothing_is_anchored_that_is_wrong(clean_db: Clone, superuser: psycopg.Connection, file: Path) -> None:
     new, others = file.with_name("new"), file.with_name("others")
     async with administration(clean_db, key=OTHERS_KEY) as other:
-        await other.anchor(AGENT, others)
+        await other.anchor(Identity(agent_id=AGENT), others)
     async with administration(clean_db) as opened:
-        (problem,) = await opened.verify(AGENT, others)  # a line that was signed with another key
+        (problem,) = await opened.verify(Identity(agent_id=AGENT), others)  # a line that was signed with another key
         assert (problem.problem, problem.line, problem.agent_id) == ("anchor", 1, None)
-        await opened.anchor(AGENT, file)
+        await opened.anchor(Identity(agent_id=AGENT), file)
         before = kept(file)
         tampered(superuser, *CUT)
         for anchors, problems in ((file, ["cut"]), (others, ["anchor"])):  # what the chain itself does not show
             with pytest.raises(BrokenAuditError) as refused:
-                await opened.anchor(AGENT, anchors)
+                await opened.anchor(Identity(agent_id=AGENT), anchors)
             assert [item.problem for item in refused.value.problems] == problems
         tampered(superuser, FORGED)
         with pytest.raises(BrokenAuditError):
-            await opened.anchor(AGENT, new)
+            await opened.anchor(Identity(agent_id=AGENT), new)
     assert kept(file) == before
     assert kept(new) is None
 
@@ -144,10 +145,10 @@ async def test_nothing_is_anchored_that_is_wrong(clean_db: Clone, superuser: psy
 @pytest.mark.usefixtures("story")
 async def test_without_a_key_there_are_no_anchors(clean_db: Clone, file: Path) -> None:
     async with administration(clean_db, key=None) as opened:
-        for act in (opened.anchor(AGENT, file), opened.verify(AGENT, file)):
+        for act in (opened.anchor(Identity(agent_id=AGENT), file), opened.verify(Identity(agent_id=AGENT), file)):
             with pytest.raises(ConfigurationError, match="MNEMIC_ANCHOR_KEY"):
                 await act
-        assert await opened.verify(AGENT) == []
+        assert await opened.verify(Identity(agent_id=AGENT)) == []
     assert kept(file) is None
     with pytest.raises(ConfigurationError, match="anchor_key") as refused:
         async with administration(clean_db, key="tooshrt"):
@@ -159,14 +160,14 @@ async def test_without_a_key_there_are_no_anchors(clean_db: Clone, file: Path) -
 async def test_what_cannot_be_verified_or_anchored_is_refused(clean_db: Clone, tmp_path: Path) -> None:
     async with administration(clean_db) as opened:
         for name in (tmp_path, tmp_path / "no" / "such", Path("a\0b"), tmp_path / ("x" * 300)):
-            for act in (opened.verify(AGENT, name), opened.anchor(AGENT, name)):
+            for act in (opened.verify(Identity(agent_id=AGENT), name), opened.anchor(Identity(agent_id=AGENT), name)):
                 with pytest.raises(InvalidInputError):
                     await act
         for act in (
-            opened.verify(AGENT, tmp_path / "anchors"),
-            opened.verify(AGENT, 7),  # type: ignore[arg-type]
-            opened.verify("habror"),  # who is not there is no clean agent
-            opened.anchor("habror", tmp_path / "anchors"),
+            opened.verify(Identity(agent_id=AGENT), tmp_path / "anchors"),
+            opened.verify(Identity(agent_id=AGENT), 7),  # type: ignore[arg-type]
+            opened.verify(Identity(agent_id="habror")),  # who is not there is no clean agent
+            opened.anchor(Identity(agent_id="habror"), tmp_path / "anchors"),
         ):
             with pytest.raises(InvalidInputError):
                 await act
@@ -178,7 +179,7 @@ async def test_what_cannot_be_verified_or_anchored_is_refused(clean_db: Clone, t
 
 async def exported(clone: Clone, user: str = "ana") -> list[str]:
     async with Mnemic.open(database_url=clone.service_dsn, embedder="hash") as opened:
-        return [line async for line in opened.export_audit(person(user))]
+        return [line async for line in opened.privacy.export_audit(person(user))]
 
 
 def own(export: list[str]) -> dict[int, dict[str, object]]:
@@ -207,7 +208,7 @@ async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
     assert not [secret for secret in secrets if secret in others]
 
     async with administration(clean_db) as opened:
-        anchor = await opened.anchor(AGENT, file)
+        anchor = await opened.anchor(Identity(agent_id=AGENT), file)
     assert (checked.revision, checked.hash) == (anchor.revision, anchor.hash)
     monkeypatch.setattr("mnemic.memory.governance.audit.PAGE", 4)
     assert await exported(clean_db) == export  # however many pages it is read in
@@ -218,7 +219,7 @@ async def test_what_happens_during_an_export_is_not_in_it_and_a_forged_row_shows
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as opened:
-        export = opened.export_audit(person())
+        export = opened.privacy.export_audit(person())
         got = [await anext(export)]
         await remember(db, identity(), memory("Ana sings."))
         got += [line async for line in export]
@@ -233,6 +234,6 @@ async def test_an_export_is_for_the_person_alone(clean_db: Clone) -> None:
     assert (len(export), check_export(export).problems) == (1, [])  # no history yet
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as opened:
         with pytest.raises(CategoryRefusedError, match="owner"):
-            await anext(opened.export_audit(identity()))
+            await anext(opened.privacy.export_audit(identity()))
         with pytest.raises(InvalidInputError, match="user_id"):
-            await anext(opened.export_audit(identity(None).model_copy(update={"role": "owner"})))
+            await anext(opened.privacy.export_audit(identity(None).model_copy(update={"role": "owner"})))

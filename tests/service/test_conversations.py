@@ -106,13 +106,13 @@ class Host:
         self._model.answer(FACTS, careful_reader(talk.known))
         who = identity("ana", agent=talk.name, session=talk.name)
         if talk.by_turn:
-            await self._memory.configure_agent(who, formation_mode="per_turn")
+            await self._memory.admin.configure_agent(who, formation_mode="per_turn")
         for text in talk.typed:
             await self._say(who, text)
         runs = await self._memory.form(who)
         stored = await contents(self._memory, who)
         missing = [statement for statement in talk.known.values() if statement not in stored]
-        return missing, sum((Counter(run["refused"]) for run in runs), Counter())
+        return missing, sum((Counter(run.refused) for run in runs), Counter())
 
     def _answer(self, request: Request, thanks: str) -> Any:
         if self._fails("retry model", "second model"):

@@ -16,8 +16,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from psycopg import Connection, sql
 
 from mnemic import Administration, Mnemic, MnemicError
+from mnemic.service.admin import Admin
+from mnemic.service.governance.history import History
+from mnemic.service.governance.privacy import Privacy
+from mnemic.service.hosts.nodes import HostNodes
+from mnemic.service.hosts.threads import Threads
+from mnemic.service.usage import UsageReports
 from mnemic.state.errors import RefusedCallError
-from mnemic.state.records import ScopeSettings
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 from mnemic.storage.threads import ThreadSaver
 from tests.support.server import Clone
 from tests.support.worlds import identity
@@ -36,55 +43,59 @@ def _config(thread: str = "t1") -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": str(uuid4())}}
 
 
-#: Methods that touch no database.
-WITHOUT_DATABASE = {"checkpointer", "describe", "formation_node", "middleware", "observe_node", "open", "recall_node",
-                    "settings", "thread", "tools", "under_way"}  # fmt: skip
+#: Methods and attributes that touch no database.
+WITHOUT_DATABASE = {
+    *("admin.describe", "admin.pending_requests", "middleware", "nodes.form", "nodes.observe", "nodes.recall", "open"),
+    *("settings", "threads.checkpointer", "threads.config", "tools"),
+}
 #: A call of every other one.
 CALLS: dict[str, Call] = {
-    "agent_settings": lambda memory: memory.agent_settings(ANA),
-    "assign_tenant": lambda memory: memory.assign_tenant(ANA, "default"),
-    "as_of": lambda memory: memory.as_of(ANA, "user:ana", NOW),
-    "configure_agent": lambda memory: memory.configure_agent(ANA, rag=True),
-    "configure_scope": lambda memory: memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana")),
-    "consolidate": lambda memory: memory.consolidate(ANA, "user:ana", force=True),
-    "count_messages": lambda memory: memory.count_messages(ANA),
-    "copy_threads": lambda memory: memory.copy_threads(_with_a_thread(), ANA),
+    "admin.agent_settings": lambda memory: memory.admin.agent_settings(ANA),
+    "admin.assign_tenant": lambda memory: memory.admin.assign_tenant(ANA, "default"),
+    "admin.configure_agent": lambda memory: memory.admin.configure_agent(ANA, rag=True),
+    "admin.configure_scope": lambda memory: memory.admin.configure_scope(ANA, "user:ana"),
+    "admin.consolidate": lambda memory: memory.admin.consolidate(ANA, "user:ana", force=True),
+    "admin.embed_pending": lambda memory: memory.admin.embed_pending(ANA),
+    "admin.form_later": lambda memory: memory.admin.form_later(ANA),
+    "admin.maintain": lambda memory: memory.admin.maintain(ANA),
+    "admin.maintenance_runs": lambda memory: memory.admin.maintenance_runs(ANA),
+    "admin.reembed": lambda memory: memory.admin.reembed(ANA),
+    "admin.refinements": lambda memory: memory.admin.refinements(ANA),
+    "admin.scope_settings": lambda memory: memory.admin.scope_settings(ANA, "user:ana"),
     "correct": lambda memory: memory.correct(ANA, SOME, "Ana moors at pier 5."),
-    "embed_pending": lambda memory: memory.embed_pending(ANA),
-    "erase": lambda memory: memory.erase(ANA, SOME),
-    "erase_person": lambda memory: memory.erase_person(ANA),
-    "export_audit": lambda memory: _all(memory.export_audit(ANA)),
     "forget": lambda memory: memory.forget(ANA, SOME),
     "form": lambda memory: memory.form(ANA),
-    "form_later": lambda memory: memory.form_later(ANA),
-    "history": lambda memory: memory.history(ANA, SOME),
-    "maintain": lambda memory: memory.maintain(ANA),
-    "maintenance_runs": lambda memory: memory.maintenance_runs(ANA),
+    "get": lambda memory: memory.get(ANA, SOME),
+    "history.as_of": lambda memory: memory.history.as_of(ANA, "user:ana", NOW),
+    "history.events": lambda memory: memory.history.events(ANA, SOME),
+    "history.operations": lambda memory: memory.history.operations(ANA),
+    "history.restore": lambda memory: memory.history.restore(ANA, "user:ana", 0),
+    "history.undo": lambda memory: memory.history.undo(ANA, SOME),
+    "history.undo_refinement": lambda memory: memory.history.undo_refinement(ANA, SOME),
+    "history.undo_run": lambda memory: memory.history.undo_run(ANA, SOME),
+    "history.undo_session": lambda memory: memory.history.undo_session(ANA, "s1", NOW),
+    "history.updates": lambda memory: memory.history.updates(ANA, revision=0),
     "memories": lambda memory: memory.memories(ANA),
-    "messages": lambda memory: memory.messages(ANA),
     "observe": lambda memory: memory.observe(ANA, [{"role": "user", "content": "I moor at pier 4."}]),
-    "operations": lambda memory: memory.operations(ANA),
-    "prune_threads": lambda memory: memory.prune_threads(ANA, "t1"),
+    "privacy.count_messages": lambda memory: memory.privacy.count_messages(ANA),
+    "privacy.erase": lambda memory: memory.privacy.erase(ANA, SOME),
+    "privacy.erase_person": lambda memory: memory.privacy.erase_person(ANA),
+    "privacy.export_audit": lambda memory: _all(memory.privacy.export_audit(ANA)),
+    "privacy.messages": lambda memory: memory.privacy.messages(ANA),
+    "privacy.shared": lambda memory: memory.privacy.shared(ANA),
+    "privacy.unshare": lambda memory: memory.privacy.unshare(ANA),
     "query": lambda memory: memory.query(ANA, "pier"),
     "recall": lambda memory: memory.recall(ANA, "Where do I moor?", search="always"),
-    "reembed": lambda memory: memory.reembed("harbor"),
     "refine": lambda memory: memory.refine(ANA, "user:ana", force=True),
-    "refinements": lambda memory: memory.refinements(ANA),
     "remember": lambda memory: memory.remember(ANA, "Ana rows.", category="activity"),
-    "remember_procedure": lambda memory: memory.remember_procedure(ANA, "Mooring", ["Throw the line."]),
-    "restore": lambda memory: memory.restore(ANA, "user:ana", 0),
-    "shared": lambda memory: memory.shared(ANA),
-    "stats": lambda memory: memory.stats(ANA),
-    "tenant_stats": lambda memory: memory.tenant_stats("default"),
-    "threads": lambda memory: memory.threads(ANA),
-    "undo": lambda memory: memory.undo(ANA, SOME),
-    "undo_refinement": lambda memory: memory.undo_refinement(ANA, SOME),
-    "undo_run": lambda memory: memory.undo_run(ANA, SOME),
-    "undo_session": lambda memory: memory.undo_session(ANA, "s1", NOW),
-    "unshare": lambda memory: memory.unshare(ANA),
+    "threads.copy": lambda memory: memory.threads.copy(ANA, _with_a_thread()),
+    "threads.delete": lambda memory: memory.threads.delete(ANA, "t1"),
+    "threads.list": lambda memory: memory.threads.list(ANA),
+    "threads.prune": lambda memory: memory.threads.prune(ANA, "t1"),
     "update": lambda memory: memory.update(ANA, SOME, pinned=True),
-    "updates": lambda memory: memory.updates(ANA, since=0),
-    "usage": lambda memory: memory.usage(ANA),
+    "usage.stats": lambda memory: memory.usage.stats(ANA),
+    "usage.tenant_stats": lambda memory: memory.usage.tenant_stats("default"),
+    "usage.tokens": lambda memory: memory.usage.tokens(ANA),
 }
 #: Calls of the checkpointer, which LangGraph makes.
 CHECKPOINTER_CALLS: dict[str, Call] = {
@@ -104,21 +115,23 @@ CHECKPOINTER_CALLS: dict[str, Call] = {
 
 
 ADMINISTRATION_CALLS: dict[str, Call] = {
-    "anchor": lambda administration: administration.anchor("harbor", Path(gettempdir(), "no-such-anchors.jsonl")),
-    "as_of": lambda administration: administration.as_of("harbor", "user:ana", NOW),
-    "forget_messages": lambda administration: administration.forget_messages("harbor"),
-    "operations": lambda administration: administration.operations("harbor"),
-    "protect": lambda administration: administration.protect("harbor", SOME),
-    "purge": lambda administration: administration.purge("harbor"),
-    "refinements": lambda administration: administration.refinements("harbor"),
-    "restore": lambda administration: administration.restore("harbor", "user:ana", 0),
-    "undo": lambda administration: administration.undo("harbor", SOME),
-    "undo_refinement": lambda administration: administration.undo_refinement("harbor", SOME),
-    "undo_run": lambda administration: administration.undo_run("harbor", SOME),
-    "undo_session": lambda administration: administration.undo_session("harbor", "s1", NOW),
-    "unprotect": lambda administration: administration.unprotect("harbor", SOME),
-    "unshare": lambda administration: administration.unshare("harbor", "ana"),
-    "verify": lambda administration: administration.verify("harbor"),
+    "anchor": lambda administration: administration.anchor(
+        Identity(agent_id="harbor"), Path(gettempdir(), "no-such-anchors.jsonl")
+    ),
+    "as_of": lambda administration: administration.history.as_of(Identity(agent_id="harbor"), "user:ana", NOW),
+    "forget_messages": lambda administration: administration.forget_messages(Identity(agent_id="harbor")),
+    "operations": lambda administration: administration.history.operations(Identity(agent_id="harbor")),
+    "protect": lambda administration: administration.protect(Identity(agent_id="harbor"), SOME),
+    "purge": lambda administration: administration.purge(Identity(agent_id="harbor")),
+    "refinements": lambda administration: administration.refinements(Identity(agent_id="harbor")),
+    "restore": lambda administration: administration.history.restore(Identity(agent_id="harbor"), "user:ana", 0),
+    "undo": lambda administration: administration.history.undo(Identity(agent_id="harbor"), SOME),
+    "undo_refinement": lambda administration: administration.history.undo_refinement(Identity(agent_id="harbor"), SOME),
+    "undo_run": lambda administration: administration.history.undo_run(Identity(agent_id="harbor"), SOME),
+    "undo_session": lambda administration: administration.history.undo_session(Identity(agent_id="harbor"), "s1", NOW),
+    "unprotect": lambda administration: administration.unprotect(Identity(agent_id="harbor"), SOME),
+    "unshare": lambda administration: administration.unshare(Identity(agent_id="harbor", user_id="ana")),
+    "verify": lambda administration: administration.verify(Identity(agent_id="harbor")),
 }
 
 
@@ -198,7 +211,16 @@ FAULTS = {
 
 
 def test_every_public_method_has_a_call_here() -> None:
-    public = {name for name in dir(Mnemic) if not name.startswith("_")}
+    namespaces = {
+        "": Mnemic,
+        "admin.": Admin,
+        "history.": History,
+        "nodes.": HostNodes,
+        "privacy.": Privacy,
+        "threads.": Threads,
+        "usage.": UsageReports,
+    }
+    public = {prefix + name for prefix, of in namespaces.items() for name in dir(of) if not name.startswith("_")}
     assert public == CALLS.keys() | WITHOUT_DATABASE
     overridden = {
         name
@@ -213,8 +235,8 @@ def test_every_public_method_has_a_call_here() -> None:
 async def test_no_method_lets_the_drivers_error_out(fresh_db: Clone, fault: str) -> None:
     broken, meets_all = FAULTS[fault]
     settings = {"database_url": fresh_db.service_dsn, "embedder": "hash", "pool_timeout_seconds": 0.2, "pool_size": 2}
-    async with Mnemic.open(**settings) as memory:
-        saver = memory.checkpointer(ANA)
+    async with Mnemic.open(settings=Settings(**settings)) as memory:
+        saver = memory.threads.checkpointer(ANA)
         await memory.remember(ANA, "Ana moors at pier 4.", category="profile")
         await memory.observe(ANA, [{"role": "user", "content": "I moor at pier 4 since May."}])
         await saver.aput(_config(), empty_checkpoint(), {}, {})
@@ -242,7 +264,8 @@ async def _outcome(call: Call, subject: object) -> object:
 @pytest.mark.thorough
 async def test_no_administrators_method_lets_the_drivers_error_out(fresh_db: Clone) -> None:
     async with Administration.open(
-        database_url=fresh_db.service_dsn, admin_url=fresh_db.administrator_dsn, pool_timeout_seconds=0.2
+        admin_url=fresh_db.administrator_dsn,
+        settings=Settings(database_url=fresh_db.service_dsn, pool_timeout_seconds=0.2),
     ) as administration:
         with fresh_db.as_superuser() as superuser:
             superuser.execute("revoke usage on schema mnemic from mnemic_admin")

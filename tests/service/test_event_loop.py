@@ -141,7 +141,7 @@ async def test_making_a_memory_smaller_leaves_the_loop_to_others(resources: Reso
         thought = worlds.memory(f"Ana plans trip {number} to Oslo.", kind="reflection")
         await remember(resources.database, ANA, worlds.memory(SAYING.format(number), kind="core"), thought)
     for work in (
-        lambda _: memory.consolidate(ANA, "user:ana", force=True),
+        lambda _: memory.admin.consolidate(ANA, "user:ana", force=True),
         lambda _: memory.refine(ANA, "user:ana", force=True),
     ):
         assert await busiest(memory, work) < (MOST,)

@@ -10,7 +10,6 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import SearchType
-from mnemic.state.records import ScopeSettings
 from mnemic.storage import history, memories, search
 from tests.support.loopback import LoopbackModel
 from tests.support.rollbacks import everything
@@ -66,7 +65,7 @@ async def seen_by(memory: Mnemic, who: Identity) -> set[str]:
     texts = [item.content for item in await memory.memories(who, with_closed=True)]
     for search_type in get_args(SearchType):
         texts += [item.content for item in await memory.query(who, "north quay office bees", search_type=search_type)]
-    texts.append(text_of((await memory.recall(who, "north quay office bees", search="always"))["context"]))
+    texts.append(text_of((await memory.recall(who, "north quay office bees", search="always")).context))
     return {text for text in SAID if any(text in shown for shown in texts)}
 
 
@@ -94,7 +93,7 @@ async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
                 for table in ("memories", "messages", "entries", "history", "history_contents"):
                     connection.execute(f"alter table mnemic.{table} disable row level security")
         own = next(item for item in await memory.memories(ANA, ["fact"]) if item.content == OWN)
-        seen, told = await seen_by(memory, BO), await memory.history(BO, own.id)
+        seen, told = await seen_by(memory, BO), await memory.history.events(BO, own.id)
 
     if fallen == "policies and conditions":
         assert seen == {*SAID}
@@ -115,7 +114,7 @@ async def test_a_session_id_opens_the_session_to_its_members_and_not_the_people_
     assert await seen_by(known, guest) == {EVERYONES, TASK}
     for one in await known.memories(ANA, ["fact"]):
         is_seen = one.content == EVERYONES
-        assert bool(await known.history(guest, one.id)) == is_seen
+        assert bool(await known.history.events(guest, one.id)) == is_seen
 
 
 async def test_what_waits_is_formed_for_whoever_said_it_by_runs_of_its_session_alone(
@@ -131,7 +130,7 @@ async def test_what_waits_is_formed_for_whoever_said_it_by_runs_of_its_session_a
     guest = identity("bo", session="s-ana")
     model.answer(FACTS, facts(fact(OWN, 1)))
     (run,) = await memory.form(guest)
-    assert run["formed"] == len(SAID)
+    assert run.formed == len(SAID)
     assert OWN in last_prompt(model, FACTS)
     assert [item.content for item in await memory.memories(ANA, ["fact"])] == [OWN]
     assert await memory.memories(guest, ["fact"]) == []
@@ -144,17 +143,17 @@ async def test_a_foreign_scope_key_is_refused_like_one_that_does_not_exist(
     model.chat_requests.clear()
     for key in (*("user:ana", "group:crew", "session:s-ana", "agent:museum"), *("user:x", "group:x", "session:x")):
         with pytest.raises(InvalidInputError, match="the scope key to configure is none of this"):
-            await known.configure_scope(BO, ScopeSettings(scope_key=key, threshold=1))
+            await known.admin.configure_scope(BO, key, threshold=1)
         with pytest.raises(InvalidInputError, match="the scope key to consolidate is none of this"):
-            await known.consolidate(BO, key, force=True)
+            await known.admin.consolidate(BO, key, force=True)
     assert asked(model) == []
     assert everything(superuser) == before
 
 
 async def test_what_others_overrode_and_spent_stays_with_their_agent(known: Mnemic, model: LoopbackModel) -> None:
-    await known.configure_agent(identity("ana", agent="museum"), rag=False)
-    await known.configure_scope(ANA, ScopeSettings(scope_key="user:ana", extraction_guidance="Note Ana's bees."))
-    assert await known.usage(identity("ana", agent="museum")) == []
+    await known.admin.configure_agent(identity("ana", agent="museum"), rag=False)
+    await known.admin.configure_scope(ANA, "user:ana", extraction_guidance="Note Ana's bees.")
+    assert await known.usage.tokens(identity("ana", agent="museum")) == []
     model.answer(FACTS, facts(fact("Bo likes tea.")))
     model.answer(REFLECTIONS, reflections())
     await say(known, BO, "I like tea.", "Well.")

@@ -9,18 +9,18 @@ from tests.support.server import Clone
 #: As a server that loads the application before it forks its workers (`gunicorn --preload`).
 PRELOADING = """
 import asyncio, os, sys, traceback
-from mnemic import Identity, Mnemic
+from mnemic import Identity, Mnemic, Settings
 from mnemic.memory.runtime.background import run_on_loop
 from mnemic.state.errors import ForkedProcessError
 
 ANA = Identity(agent_id="guide", user_id="ana", session_id="s1", role="owner")
-opening = Mnemic.open(embedder="hash", pool_size=2)
+opening = Mnemic.open(embedder="hash", settings=Settings(pool_size=2))
 loop = asyncio.new_event_loop()
 memory = loop.run_until_complete(opening.__aenter__())
 loop.run_until_complete(memory.remember(ANA, "Ana moors at pier 4.", category="profile"))
 
 async def lines():
-    return [line async for line in memory.export_audit(ANA)]
+    return [line async for line in memory.privacy.export_audit(ANA)]
 
 def outcome(call):
     try:
@@ -39,8 +39,8 @@ if not worker:
         "remember": lambda: asyncio.run(memory.remember(ANA, "Ana sails.", category="profile")),
         "observe": lambda: asyncio.run(memory.observe(ANA, [{"role": "user", "content": "Hello."}])),
         "form": lambda: asyncio.run(memory.form(ANA)),
-        "form_later": lambda: asyncio.run(memory.form_later(ANA)),
-        "threads": lambda: asyncio.run(memory.threads(ANA)),
+        "form_later": lambda: asyncio.run(memory.admin.form_later(ANA)),
+        "threads": lambda: asyncio.run(memory.threads.list(ANA)),
         "export": lambda: asyncio.run(lines()),
         "on the loop of the parent": lambda: run_on_loop(loop, lambda: memory.memories(ANA)),
     }

@@ -22,6 +22,8 @@ from mnemic.state.errors import (
     UnknownOperationError,
 )
 from mnemic.state.governance import RollbackOptions
+from mnemic.state.identity import Identity
+from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
 from mnemic.storage.schema import ADMIN_ROLE, SERVICE_ROLE
 from tests.support.erasing import form
@@ -41,8 +43,8 @@ UNKNOWN = uuid.UUID(int=1)
 async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     memory: Mnemic, administration: Administration, db: Database, face: str
 ) -> None:
-    machine: Any = memory if face == "Mnemic" else administration
-    whose = ANA if face == "Mnemic" else "harbor"
+    history: Any = memory.history if face == "Mnemic" else administration.history
+    whose = ANA if face == "Mnemic" else Identity(agent_id="harbor")
 
     async def living() -> set[str]:
         return {item.content for item in await memory.memories(ANA.model_copy(update={"role": "owner"}))}
@@ -51,31 +53,31 @@ async def test_the_same_methods_roll_back_for_a_person_and_an_administrator(
     (bees,) = await saved(db, BEES)
     await forgotten(db, bees)
     await saved(db, BOAT)
-    stored, forgot, first = (item.op_id for item in await machine.operations(whose))
+    stored, forgot, first = (item.id for item in await history.operations(whose))
     assert (
-        await machine.operations(whose, session_id="s1", since=began, limit=1) == (await machine.operations(whose))[:1]
+        await history.operations(whose, session_id="s1", since=began, limit=1) == (await history.operations(whose))[:1]
     )
 
-    assert (await machine.undo(whose, forgot, dry_run=True)).op_id is None
+    assert (await history.undo(whose, forgot, dry_run=True)).op_id is None
     assert await living() == {BOAT}
-    undone = await machine.undo(whose, str(forgot))
-    newest = (await machine.operations(whose))[0]
-    assert (newest.op_id, newest.undo_of, newest.events) == (undone.op_id, forgot, {"RESTORE": 1})
+    undone = await history.undo(whose, str(forgot))
+    newest = (await history.operations(whose))[0]
+    assert (newest.id, newest.undo_of, newest.events) == (undone.op_id, forgot, {"RESTORE": 1})
     who = {"Mnemic": ("ana", "person"), "Administration": ("administrator", "admin")}[face]
     assert (newest.actor, newest.actor_kind, newest.reason) == (*who, "undo")
     assert (newest.scope_keys, newest.token_delta) == (["user:ana"], 4)
     assert await living() == {BEES, BOAT}
-    await machine.undo(whose, undone.op_id, stored)
+    await history.undo(whose, undone.op_id, stored)
     assert await living() == set()
-    await machine.restore(whose, "user:ana", 3)
+    await history.restore(whose, "user:ana", 3)
     assert await living() == {BOAT}
-    await machine.undo(whose, first, cascade=True, skip_erased=True)
+    await history.undo(whose, first, cascade=True, skip_erased=True)
     assert await living() == {BOAT}
-    await machine.undo_session(whose, "s1", began, cascade=True)
+    await history.undo_session(whose, "s1", began, cascade=True)
     assert await living() == set()
-    assert [item.id for item in await machine.as_of(whose, "user:ana", 1)] == [bees.id]
+    assert [item.id for item in await history.as_of(whose, "user:ana", 1)] == [bees.id]
     with pytest.raises(UnknownOperationError):
-        await machine.undo_refinement(whose, UNKNOWN)
+        await history.undo_refinement(whose, UNKNOWN)
 
 
 # -- protection by administrators
@@ -86,7 +88,7 @@ async def test_only_a_living_memory_of_the_agent_is_known(
 ) -> None:
     bees, boat, kept = await saved(resources.database, "Ana keeps bees.", "Ana has a boat.", "Ana paints.")
     await forgotten(resources.database, bees)
-    await memory.erase(ANA, boat.id)
+    await memory.privacy.erase(ANA, boat.id)
     before = everything(superuser)
     for agent, memory_id in (
         ("harbor", bees.id),
@@ -96,26 +98,26 @@ async def test_only_a_living_memory_of_the_agent_is_known(
     ):
         for act in (administration.protect, administration.unprotect):
             with pytest.raises(UnknownMemoryError, match="nothing was written"):
-                await act(agent, memory_id)
+                await act(Identity(agent_id=agent), memory_id)
     assert everything(superuser) == before
-    assert await administration.protect("harbor", kept.id)  # the control
+    assert (await administration.protect(Identity(agent_id="harbor"), kept.id)).changed  # the control
 
 
-# -- `Mnemic.erase`, `Mnemic.erase_person` and `Administration.purge`
+# -- `privacy.erase`, `privacy.erase_person` and `Administration.purge`
 
 
 async def test_what_is_erased_is_found_no_more_and_its_history_says_when(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer(FACTS, facts(fact("Ana keeps bees.")))
     await say(memory, ANA, "Well, I do")
     (bees,) = [item.id for item in await memory.memories(ANA, ["fact"])]
-    assert (await memory.erase(ANA, str(bees))).erased == (bees,)
+    assert (await memory.privacy.erase(ANA, str(bees))).erased == (bees,)
     assert await memory.memories(ANA, with_closed=False) == []
     assert await memory.query(ANA, "bees well") == []
-    assert text_of((await memory.recall(ANA, "bees", search="always"))["context"]) == ""
-    rows = await memory.history(ANA, bees)
+    assert text_of((await memory.recall(ANA, "bees", search="always")).context) == ""
+    rows = await memory.history.events(ANA, bees)
     assert [(row.event, row.before or row.after or None) for row in rows] == [("ADD", None), ("ERASE", None)]
-    assert (await memory.erase(ANA, bees)).erased == ()
-    assert not await memory.forget(ANA, bees)
+    assert (await memory.privacy.erase(ANA, bees)).erased == ()
+    assert not (await memory.forget(ANA, bees)).changed
 
 
 async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
@@ -124,7 +126,7 @@ async def test_a_session_alone_takes_its_own_memories_and_no_persons_words(
     said, answer = message("Well"), message("Good", user=None, role="assistant")
     task = stored("The list is open.", kind="reflection", key="session:s1", sources=[said, answer])
     await form(db, ANA, [said, answer], task)
-    assert (await memory.erase(identity(None, session="s1"), task.id)).erased == (task.id,)
+    assert (await memory.privacy.erase(identity(None, session="s1"), task.id)).erased == (task.id,)
     left = superuser.execute("select id, content from mnemic.messages where content is not null").fetchall()
     assert left == [(said.id, "Well")]
 
@@ -138,7 +140,7 @@ OPTIONS, DRY = RollbackOptions(), RollbackOptions(dry_run=True)
 async def merged(memory: Mnemic, model: LoopbackModel, **how: Any) -> UUID:
     """Two core memories, and the refinement that has merged them."""
     result = await refined(memory, model, SHORT, ENGLISH, into=BOTH, **how)
-    return UUID(result["refinement_id"])
+    return result.id or uuid.UUID(int=0)
 
 
 def living(superuser: psycopg.Connection) -> set[str]:
@@ -170,18 +172,18 @@ async def test_an_unknown_one_and_somebody_elses_are_refused(
     before = everything(superuser)
     bo = identity("bo")
     for act in (
-        memory.undo_refinement(ANA, uuid.UUID(int=1)),
-        memory.undo_refinement(bo, refinement_id),
-        administration.undo_refinement("harbor", uuid.UUID(int=1)),
-        administration.undo_refinement("museum", refinement_id),
+        memory.history.undo_refinement(ANA, uuid.UUID(int=1)),
+        memory.history.undo_refinement(bo, refinement_id),
+        administration.history.undo_refinement(Identity(agent_id="harbor"), uuid.UUID(int=1)),
+        administration.history.undo_refinement(Identity(agent_id="museum"), refinement_id),
     ):
         with pytest.raises(UnknownOperationError):
             await act
-    assert await memory.refinements(bo) == []
-    assert await administration.refinements("museum") == []
+    assert await memory.admin.refinements(bo) == []
+    assert await administration.refinements(Identity(agent_id="museum")) == []
     assert everything(superuser)["history"] == before["history"]
-    assert [item.id for item in await memory.refinements(ANA)] == [refinement_id]  # the control
-    assert await administration.refinements("harbor") == await memory.refinements(ANA)
+    assert [item.id for item in await memory.admin.refinements(ANA)] == [refinement_id]  # the control
+    assert await administration.refinements(Identity(agent_id="harbor")) == await memory.admin.refinements(ANA)
 
 
 CANARY = "quincunx"
@@ -257,7 +259,7 @@ async def canaries(memory: Mnemic, model: LoopbackModel, resources: Resources, s
     await forgotten(resources.database, first, second)
     await remember(resources.database, ANA, again(first))
     set_protected(superuser, third)
-    await memory.erase(ANA, second.id)
+    await memory.privacy.erase(ANA, second.id)
     await refined(memory, model, f"{CANARY}, short.", f"{CANARY}, in English.", into=CANARY)
 
 
@@ -268,16 +270,22 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
     began, ops = datetime.now(UTC) - timedelta(hours=1), op_ids(superuser)
     assert CANARY in json.dumps(everything(superuser))
     said = await told(
-        administration.operations("harbor"),
-        *(administration.undo("harbor", op, dry_run=True) for op in ops),
-        *(administration.undo("harbor", op) for op in ops),
-        administration.undo_session("harbor", "s1", began),
-        administration.restore("harbor", "user:ana", 3),
-        administration.restore("harbor", "user:ana", 3, skip_erased=True, dry_run=True),
-        administration.as_of("harbor", "user:ana", 3),
-        administration.refinements("harbor"),
-        *(administration.undo_refinement("harbor", item.id) for item in await memory.refinements(ANA)),
-        *(administration.protect("harbor", item.id) for item in await memory.memories(ANA, with_closed=True)),
+        administration.history.operations(Identity(agent_id="harbor")),
+        *(administration.history.undo(Identity(agent_id="harbor"), op, dry_run=True) for op in ops),
+        *(administration.history.undo(Identity(agent_id="harbor"), op) for op in ops),
+        administration.history.undo_session(Identity(agent_id="harbor"), "s1", began),
+        administration.history.restore(Identity(agent_id="harbor"), "user:ana", 3),
+        administration.history.restore(Identity(agent_id="harbor"), "user:ana", 3, skip_erased=True, dry_run=True),
+        administration.history.as_of(Identity(agent_id="harbor"), "user:ana", 3),
+        administration.refinements(Identity(agent_id="harbor")),
+        *(
+            administration.history.undo_refinement(Identity(agent_id="harbor"), item.id)
+            for item in await memory.admin.refinements(ANA)
+        ),
+        *(
+            administration.protect(Identity(agent_id="harbor"), item.id)
+            for item in await memory.memories(ANA, with_closed=True)
+        ),
     )
     assert "RollbackConflictError" in said
     assert "ContentErasedError" in said
@@ -285,16 +293,16 @@ async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_
     assert "Refinement(" in said
     assert "UnknownMemoryError" in said
     assert CANARY not in said
-    assert CANARY in await told(memory.as_of(ANA, "user:ana", 3))  # the control: the person sees it
+    assert CANARY in await told(memory.history.as_of(ANA, "user:ana", 3))  # the control: the person sees it
 
 
 @pytest.mark.thorough
 async def test_the_embedded_server_lets_administrators_in() -> None:
     """In a directory that the server's account can reach, which pytest's own is not for root."""
     with TemporaryDirectory(dir=fast_directory(), prefix="mnemic-administered-") as base:
-        async with Mnemic.open(data_dir=base, embedder="hash") as memory:
+        async with Mnemic.open(embedder="hash", settings=Settings(data_dir=base)) as memory:
             await memory.remember(ANA, "Ana keeps bees.", category="activity")
-            async with Administration.open(data_dir=base) as administration:
-                (op,) = await administration.operations("harbor")
-                assert (await administration.undo("harbor", op.op_id)).changes
+            async with Administration.open(settings=Settings(data_dir=base)) as administration:
+                (op,) = await administration.history.operations(Identity(agent_id="harbor"))
+                assert (await administration.history.undo(Identity(agent_id="harbor"), op.id)).changes
             assert await memory.memories(ANA) == []

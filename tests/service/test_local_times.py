@@ -240,7 +240,7 @@ async def test_a_fact_and_its_message_have_the_speakers_day_wherever_they_are_sh
 
     recalled = await memory.recall(ANA, "When did I pay the rent?", search="always")
     answer = await asked(memory.tools("supervisor"), ANA, query="Who paid the rent?")
-    for shown in (str(recalled["context"]), str(answer.content)):
+    for shown in (str(recalled.context), str(answer.content)):
         assert "[2 March 2026]" in shown
         assert "3 March" not in shown
 
@@ -281,10 +281,10 @@ async def test_undo_and_a_look_back_keep_the_local_day(memory: Mnemic, model: Lo
     await form_rent(memory, model)
     (rent,) = await memory.memories(ANA, ["fact"])
     await memory.forget(ANA, rent.id)
-    (forgotten, *_) = await memory.operations(ANA)
-    await memory.undo(ANA, forgotten.op_id)
+    (forgotten, *_) = await memory.history.operations(ANA)
+    await memory.history.undo(ANA, forgotten.id)
     (restored,) = await memory.memories(ANA, ["fact"])
-    past = await memory.as_of(ANA, "user:ana", forgotten.first_revision - 1)
+    past = await memory.history.as_of(ANA, "user:ana", forgotten.first_revision - 1)
     assert [item.valid_from.isoformat() for item in [restored, *past] if item.kind == "fact"] == [EVENING] * 2
 
 

@@ -34,29 +34,31 @@ async def test_without_a_key_what_was_said_is_found_again(clean_db: Clone) -> No
     async with Mnemic.open(database_url=clean_db.service_dsn) as memory:
         await memory.observe(ANA, turns("I live in Lisbon with my sister Inês.", "assistant: How nice."))
         runs = await memory.form(ANA)
-        context = text_of((await memory.recall(identity("ana"), "Do you remember where I live?"))["context"])
+        context = text_of((await memory.recall(identity("ana"), "Do you remember where I live?")).context)
 
-        assert memory.describe().startswith("model: offline rules; embedder: minilm")
+        assert memory.admin.describe().startswith("model: offline rules; embedder: minilm")
         assert memory.settings.kept_messages == "all"
-        assert [run["formed"] for run in runs] == [2]
+        assert [run.formed for run in runs] == [2]
         assert "Lisbon" in context
-        assert await memory.usage(ANA) == []
+        assert await memory.usage.tokens(ANA) == []
 
 
 async def test_arguments_beat_the_environment(clean_db: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MNEMIC_DATABASE_URL", "host=/nowhere")
     monkeypatch.setenv("MNEMIC_EMBEDDER", "hash")
     monkeypatch.setenv("MNEMIC_RECALL_LIMIT", "3")
-    async with Mnemic.open(database_url=clean_db.service_dsn, recall_limit=7) as memory:
+    async with Mnemic.open(database_url=clean_db.service_dsn, settings=Settings(recall_limit=7)) as memory:
         assert memory.settings.recall_limit == 7
-        assert "hash" in memory.describe()
+        assert "hash" in memory.admin.describe()
 
 
 async def test_an_operators_own_phrases_ask_for_a_search(clean_db: Clone, tmp_path: Path) -> None:
     file = tmp_path / "requests.yaml"
     file.write_text("sv: [... minns du]", encoding="utf-8")
-    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash", recall_requests_file=file) as memory:
-        assert (await memory.recall(ANA, "Och minns du hamnen?"))["searched"] == "phrase"
+    async with Mnemic.open(
+        database_url=clean_db.service_dsn, embedder="hash", settings=Settings(recall_requests_file=file)
+    ) as memory:
+        assert (await memory.recall(ANA, "Och minns du hamnen?")).searched == "phrase"
 
 
 async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: Mnemic) -> None:
@@ -69,11 +71,11 @@ async def test_memories_are_listed_by_kind_and_number_the_newest_first(memory: M
 
 async def test_a_sentence_said_twice_takes_one_line(memory: Mnemic) -> None:
     await memory.observe(ANA, turns(KEPT, "Well.", KEPT, "Good."))
-    await memory.configure_agent(ANA, keep_messages="all")
+    await memory.admin.configure_agent(ANA, keep_messages="all")
     await memory.form(ANA)
 
     context = await memory.recall(ANA, "Do you remember the bees on the quay?")
-    assert text_of(context["context"]).count(KEPT) == 1
+    assert text_of(context.context).count(KEPT) == 1
 
 
 # -- what became of memories since a revision
@@ -84,20 +86,20 @@ KEPT = "Ana keeps bees."
 
 
 async def test_what_is_remembered_and_forgotten_is_told_once_each(memory: Mnemic) -> None:
-    begun = await memory.updates(OWN)
+    begun = await memory.history.updates(OWN)
     assert (begun.revision, begun.bullets) == (0, ())
     kept = await memory.remember(ANA, KEPT, category="activity")
     assert kept.id
-    told = await memory.updates(OWN, begun.revision)
+    told = await memory.history.updates(OWN, begun.revision)
     assert told.bullets == (Bullet(sign="+created", category="activity", text=KEPT, importance=3),)
-    assert (await memory.updates(OWN, told.revision)).bullets == ()
-    assert (await memory.updates(OWN)).bullets == ()  # where it stands, and nothing else
-    assert len((await memory.updates(ANA, 0)).bullets) == 1
+    assert (await memory.history.updates(OWN, told.revision)).bullets == ()
+    assert (await memory.history.updates(OWN)).bullets == ()  # where it stands, and nothing else
+    assert len((await memory.history.updates(ANA, 0)).bullets) == 1
     for other in (identity("bob", session="s1"), ANA.model_copy(update={"role": "planner"})):
-        assert (await memory.updates(other, 0)).bullets == ()
+        assert (await memory.history.updates(other, 0)).bullets == ()
 
     await memory.forget(ANA, kept.id)
-    gone = await memory.updates(OWN, told.revision)
+    gone = await memory.history.updates(OWN, told.revision)
     assert gone.bullets == (Bullet(sign="~soft-deleted", category="activity", text="", kind="fact"),)
     assert gone.revision > told.revision
 
@@ -117,19 +119,19 @@ def own(superuser: psycopg.Connection) -> dict[str, Any]:
 async def test_what_was_set_before_stays_until_none_takes_it_back(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    await memory.configure_agent(ANA, recall_limit=3, persona="You are the harbour master.")
-    await memory.configure_agent(ANA, rag=False)
-    await memory.configure_agent(ANA, recall_limit="2")
+    await memory.admin.configure_agent(ANA, recall_limit=3, persona="You are the harbour master.")
+    await memory.admin.configure_agent(ANA, rag=False)
+    await memory.admin.configure_agent(ANA, recall_limit="2")
     assert own(superuser) == {"recall_limit": 2, "rag": False, "persona": "You are the harbour master."}
-    await memory.configure_agent(ANA, persona=None, rag=None, user_threshold=None)
+    await memory.admin.configure_agent(ANA, persona=None, rag=None, user_threshold=None)
     assert own(superuser) == {"recall_limit": 2}
-    settings = await memory.agent_settings(ANA)
+    settings = await memory.admin.agent_settings(ANA)
     assert (settings.recall_limit, settings.rag, settings.persona) == (2, True, None)
 
 
 async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg.Connection) -> None:
     numbers = {f"{scope}_threshold": 7 for scope in ("agent", "group", "user", "session")}
-    await asyncio.gather(*(memory.configure_agent(ANA, **{name: number}) for name, number in numbers.items()))
+    await asyncio.gather(*(memory.admin.configure_agent(ANA, **{name: number}) for name, number in numbers.items()))
     assert own(superuser) == numbers
 
 
@@ -147,10 +149,10 @@ async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg
 async def test_what_does_not_fit_is_refused_and_writes_nothing(
     memory: Mnemic, superuser: psycopg.Connection, before: dict[str, Any], overrides: dict[str, Any], said: str
 ) -> None:
-    await memory.configure_agent(ANA, **before)
+    await memory.admin.configure_agent(ANA, **before)
     stored = everything(superuser)
     with pytest.raises(ConfigurationError, match=said):
-        await memory.configure_agent(ANA, **overrides)
+        await memory.admin.configure_agent(ANA, **overrides)
     assert everything(superuser) == stored
     assert own(superuser) == before
 
@@ -167,7 +169,7 @@ def test_a_target_above_the_budget_is_refused_of_the_environment_too(monkeypatch
 
 async def test_a_name_that_is_no_setting_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=r"pool_sise.*pool_size"):
-        async with Mnemic.open(pool_sise=3):
+        async with Mnemic.open(settings=Settings(pool_sise=3)):
             pass
     monkeypatch.setenv("MNEMIC_PG_BINDIR", "/usr/bin")
     Settings()
@@ -179,25 +181,25 @@ async def test_a_name_that_is_no_setting_is_refused_with_the_nearest(monkeypatch
 
 async def test_an_operators_later_target_stops_nothing(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, refinement_target_tokens=100) as memory:
-        await memory.configure_agent(ANA, refinement_budget_tokens=200)
+        await memory.admin.configure_agent(ANA, refinement_budget_tokens=200)
     model.answer(offering("complete_refinement"), calling(("complete_refinement", {"summary": "Little to do."})))
     says(model, calling(("remember", {"content": "Ana rows.", "category": "activity", "importance": 3})), VISIBLE)
     async with scripted_memory(clean_db, model) as memory:
-        assert (await memory.recall(ANA, "Do you remember the bees?"))["degraded"] is None
-        done = await turn(memory.graphs.supervisor(memory.checkpointer(ANA)), "Remember that I row.", ANA)
+        assert (await memory.recall(ANA, "Do you remember the bees?")).degraded is None
+        done = await turn(memory.graphs.supervisor(memory.threads.checkpointer(ANA)), "Remember that I row.", ANA)
         assert [item.text for item in done["messages"] if item.type != "tool"] == ["Remember that I row.", "", VISIBLE]
         assert done["messages"][2].status == "success"
         await memory.observe(ANA, turns("One.", "Two."))
-        assert [run["pending"] for run in await memory.form(ANA)] == [0]
+        assert [run.pending for run in await memory.form(ANA)] == [0]
         await memory.remember(ANA, "Ana rows daily.", category="activity")
-        await memory.configure_agent(ANA, persona="You are the harbour master.")
+        await memory.admin.configure_agent(ANA, persona="You are the harbour master.")
         await keep(memory, "Ana rows on the quay.")
         planned = await memory.refine(ANA, "user:ana", force=True, dry_run=True)
         refined = await memory.refine(ANA, "user:ana", force=True)
-        assert (planned["target_tokens"], refined["target_tokens"], refined["outcome"]) == (200, 200, "ended")
+        assert (planned.target_tokens, refined.target_tokens, refined.outcome) == (200, 200, "ended")
         assert "tokens now, target 200. Protected: 0 tokens, at most 50." in str(model.chat_requests[-1])
         with pytest.raises(ConfigurationError, match=MORE):  # CONTROL: what is set now has to fit
-            await memory.configure_agent(ANA, refinement_budget_tokens=200)
+            await memory.admin.configure_agent(ANA, refinement_budget_tokens=200)
 
 
 async def test_a_transaction_that_observes_does_not_hold_up_a_new_setting(clean_db: Clone) -> None:

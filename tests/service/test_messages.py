@@ -16,7 +16,7 @@ MONDAY, TUESDAY = identity("ana", session="monday"), identity("ana", session="tu
 
 
 async def contents(memory: Mnemic, who: Identity, **options: Any) -> list[str]:
-    return [message.content for message in await memory.messages(who, **options)]
+    return [message.content for message in await memory.privacy.messages(who, **options)]
 
 
 async def test_a_person_lists_and_counts_their_own_messages(clean_db: Clone, model: LoopbackModel) -> None:
@@ -27,12 +27,12 @@ async def test_a_person_lists_and_counts_their_own_messages(clean_db: Clone, mod
         assert await contents(memory, TUESDAY) == ["I sold the bees.", "Forty.", "I keep bees."]
         assert await contents(memory, MONDAY, session_id="monday") == ["Forty.", "How many?", "I keep bees."]
         assert await contents(memory, TUESDAY, limit=1) == ["I sold the bees."]
-        assert await memory.count_messages(TUESDAY) == 3
-        assert await memory.count_messages(TUESDAY, session_id="tuesday") == 1
-        (newest, *_) = await memory.messages(TUESDAY)
+        assert await memory.privacy.count_messages(TUESDAY) == 3
+        assert await memory.privacy.count_messages(TUESDAY, session_id="tuesday") == 1
+        (newest, *_) = await memory.privacy.messages(TUESDAY)
         assert (newest.role, newest.user_id, newest.session_id) == ("user", "ana", "tuesday")
         with pytest.raises(InvalidInputError):
-            await memory.messages(TUESDAY, limit=0)
+            await memory.privacy.messages(TUESDAY, limit=0)
 
 
 async def test_another_person_finds_none_of_them(clean_db: Clone, model: LoopbackModel) -> None:
@@ -40,12 +40,16 @@ async def test_another_person_finds_none_of_them(clean_db: Clone, model: Loopbac
         await say(memory, MONDAY, "I keep bees.")
         other = identity("bo", session="elsewhere")
         assert await contents(memory, other) == await contents(memory, other, session_id="monday") == []
-        assert await memory.count_messages(other) == await memory.count_messages(other, session_id="monday") == 0
+        assert (
+            await memory.privacy.count_messages(other)
+            == await memory.privacy.count_messages(other, session_id="monday")
+            == 0
+        )
         assert await contents(memory, MONDAY) == ["I keep bees."]  # the control
 
 
 async def test_an_erased_person_has_no_messages(clean_db: Clone, model: LoopbackModel) -> None:
     async with scripted_memory(clean_db, model, keep_messages="all") as memory:
         await say(memory, MONDAY, "I keep bees.", "assistant: How many?")
-        await memory.erase_person(MONDAY)
-        assert (await memory.count_messages(MONDAY), await contents(memory, MONDAY)) == (0, [])
+        await memory.privacy.erase_person(MONDAY)
+        assert (await memory.privacy.count_messages(MONDAY), await contents(memory, MONDAY)) == (0, [])

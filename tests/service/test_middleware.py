@@ -19,6 +19,7 @@ from langgraph.types import Command
 from mnemic import Identity, MemoryMiddleware, Mnemic
 from mnemic.memory.messages.turn import RecallOptions, observe_turn
 from mnemic.memory.runtime.background import Background, background
+from mnemic.service.hosts.middleware import TurnOptions
 from mnemic.state.errors import BlockedLoopError, InvalidInputError, MissingIdentityError
 from tests.support.agents import (
     CANARY,
@@ -288,7 +289,7 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
 
 @pytest.mark.thorough
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
-    sticky = Sticky(memory, memory.tools(), RecallOptions(), observe=False)
+    sticky = Sticky(memory.resources, memory.graphs, memory.tools(), RecallOptions(), TurnOptions(observe=False))
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
 

@@ -44,7 +44,7 @@ def acting(role: str) -> Identity:
 
 
 def ids(found: list[SearchResult]) -> set[UUID]:
-    return {item.item_id for item in found}
+    return {item.id for item in found}
 
 
 # -- categories
@@ -94,7 +94,7 @@ async def test_a_question_is_embedded_once_and_only_where_meaning_counts(memory:
 async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory: Mnemic, resources: Resources) -> None:
     await kept(resources, ANA, "The catalogue is late.")
     (first, *_) = await memory.query(ANA, QUESTION, categories=["tasks"], budget_tokens=40)
-    assert first.item_id == TASK.id
+    assert first.id == TASK.id
     assert {item.kind for item in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
     assert await memory.query(ANA, QUESTION, categories=["style"], budget_tokens=1) == []
     assert resources.uses.taken(ANA) == {TASK.id}
@@ -166,13 +166,13 @@ async def test_a_long_message_is_shown_by_the_passage_that_is_asked_for(
         recalled = await memory.recall(ANA, question, search="always")
         narrow = await memory.recall(ANA, question, search="always", budget_tokens=80)
         (bounded, *_) = await memory.query(ANA, question, budget_tokens=80)
-    turn = recalled["context"]["turn"]
-    shown = [row["text"], found.shown, turn, narrow["context"]["turn"], bounded.content]
+    turn = recalled.context.turn
+    shown = [row["text"], found.shown, turn, narrow.context.turn, bounded.content]
     assert all("4471" in text and "…" in text for text in shown)
     assert len(found.shown) <= MESSAGE_CHARS
     assert count_tokens(bounded.content) <= 80
     assert found.content.startswith("The quay")
-    assert all(len(item["content"]) <= MESSAGE_CHARS for item in recalled["memories"])
+    assert all(len(item.content) <= MESSAGE_CHARS for item in recalled.memories)
 
 
 async def test_a_message_above_the_stored_length_says_that_it_is_cut(
@@ -182,7 +182,7 @@ async def test_a_message_above_the_stored_length_says_that_it_is_cut(
         await say(memory, ANA, f"The locker is blue. {'The ferry came late again. ' * 2_000}")
         (found, *_) = await memory.query(ANA, "locker")
     (record,) = {record.message for record in caplog.records if record.levelname == "WARNING"}
-    assert str(found.item_id) in record
+    assert str(found.id) in record
     assert "ferry" not in record
     assert found.content.endswith(CUT_MARK)
 
@@ -190,7 +190,7 @@ async def test_a_message_above_the_stored_length_says_that_it_is_cut(
 def test_a_line_in_full_has_the_whole_message() -> None:
     bullets, full = MemoryQuery(query=QUESTION), MemoryQuery(query=QUESTION, returns="full")
     steps = SearchResult(
-        item_id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
+        id=uuid4(), kind="procedure", scope_key="user:ana", category="procedural", subject="Ana",
         content="Fold it. " * 500, dated=TASK.valid_from, importance=2, score=1.0,
         created_at=TASK.valid_from, updated_at=TASK.valid_from,
     )  # fmt: skip

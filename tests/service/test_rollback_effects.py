@@ -28,7 +28,7 @@ BO = identity("bo", session="s1")
 async def last_operation(db: Database) -> UUID:
     """The newest that changed memories of Ana's."""
     found = await rollback.operations(Principal.person(db, ANA), limit=100)
-    return next(item.op_id for item in found if {*item.events} != {"SESSION"})
+    return next(item.id for item in found if {*item.events} != {"SESSION"})
 
 
 async def is_searched(db: Database, said: Message, who: Identity = ANA) -> bool:
@@ -132,7 +132,7 @@ async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it
         done = await restore(person, "user:ana", 3, skip_erased=True)
     else:
         done = await undo(person, await last_operation(db), skip_erased=True)
-    assert [item.memory_id for item in done.erased] == [whole.id]
+    assert [item.id for item in done.erased] == [whole.id]
     assert done.changes == ()
     assert await states(db, short, whole) == ["active", "purged"]
 

@@ -97,7 +97,7 @@ async def test_one_of_many_memories_is_one_operation_that_is_undone_as_one(
     assert len(op_ids(superuser)) == 4
 
     newest, _ = await operations(actor)
-    assert (newest.op_id, newest.left, newest.events) == (done.op_id, 0, {"DELETE": MANY})
+    assert (newest.id, newest.left, newest.events) == (done.op_id, 0, {"DELETE": MANY})
     assert newest.undo_of == (formed if way == "undo" else None)
     assert await rollback.operations(actor, since=newest.ts, limit=9) == [newest]  # a moment within it, told whole
     assert done.op_id
@@ -130,10 +130,10 @@ async def test_the_same_call_goes_on_after_one_that_was_killed(
     left = await call(dry_run=True)
     assert (len(left.changes), left.later) == (MANY - STEP, ())
     done = await call()
-    assert (done.op_id, len(done.changes)) == (begun.op_id, MANY - STEP)
+    assert (done.op_id, len(done.changes)) == (begun.id, MANY - STEP)
     assert counted(superuser) == {"soft_deleted": MANY, "active": 1}
     assert [item.left for item in await operations(person)] == [0, 0]
-    await undo(person, begun.op_id)
+    await undo(person, begun.id)
     assert counted(superuser) == {"active": MANY + 1}
     assert_chain_is_whole(superuser, "harbor")
 
@@ -162,7 +162,7 @@ async def test_another_call_is_no_continuation(
     begun, _ = await operations(person)
     with pytest.raises(RollbackConflictError) as refused:
         await undo(administrator, formed)
-    assert [item.op_id for item in refused.value.rollback.later] == [begun.op_id]
+    assert [item.id for item in refused.value.rollback.later] == [begun.id]
     await undo(administrator, formed, cascade=True)
     assert counted(superuser) == {"soft_deleted": MANY}
 
@@ -185,7 +185,7 @@ async def test_a_memory_that_is_changed_between_the_steps_stops_it(
     assert counted(superuser) == {"soft_deleted": 2 * STEP + 1, "active": MANY - 2 * STEP - 1}
     with pytest.raises(RollbackConflictError) as refused:
         await undo(person, first)
-    assert [item.op_id for item in refused.value.rollback.later] == op_ids(superuser)[-1:]
+    assert [item.id for item in refused.value.rollback.later] == op_ids(superuser)[-1:]
     done = await undo(person, first, cascade=True)
     assert (done.op_id, counted(superuser)) == (stopped.value.op_id, {"soft_deleted": MANY})
     assert len(await operations(person)) == 3
@@ -214,7 +214,7 @@ async def test_a_twin_that_is_stored_between_the_steps_stops_it(
         await undo(person, undone.op_id)
     with pytest.raises(RollbackConflictError) as refused:
         await undo(person, undone.op_id)
-    assert [item.memory_id for item in refused.value.rollback.twins] == [twins[0].id]
+    assert [item.id for item in refused.value.rollback.twins] == [twins[0].id]
 
 
 async def test_what_changes_before_the_first_step_is_planned_anew(

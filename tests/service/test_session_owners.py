@@ -54,9 +54,13 @@ async def mentions(memory: Mnemic, who: Identity, new_id: Any) -> str:
     """All that a member is given about a shared memory."""
     recalled = await memory.recall(who, "When does the crew meet?", search="always")
     answer = await call(memory, who, "memory_query", query="When does the crew meet?", **cast(Any, {"return": "full"}))
-    listed = [await memory.memories(who), await memory.history(who, new_id), await memory.updates(who, 0)]
+    listed = [
+        await memory.memories(who),
+        await memory.history.events(who, new_id),
+        await memory.history.updates(who, 0),
+    ]
     queried = await memory.query(who, "When does the crew meet?")
-    past = await memory.as_of(who, "group:crew", 1)
+    past = await memory.history.as_of(who, "group:crew", 1)
     return repr([recalled, answer, listed, queried, past])
 
 
@@ -78,11 +82,13 @@ async def test_the_session_of_a_shared_memory_is_shown_to_its_author_alone(
 
 
 async def recalled(memory: Mnemic, who: Identity) -> str:
-    return text_of((await memory.recall(who, "Who mends sails by hand?", search="always"))["context"])
+    return text_of((await memory.recall(who, "Who mends sails by hand?", search="always")).context)
 
 
 async def listed(memory: Mnemic, who: Identity) -> str:
-    return repr(await memory.messages(who)) + repr(await memory.messages(who, session_id=who.session_id))
+    return repr(await memory.privacy.messages(who)) + repr(
+        await memory.privacy.messages(who, session_id=who.session_id)
+    )
 
 
 async def found(memory: Mnemic, who: Identity) -> str:
@@ -90,8 +96,10 @@ async def found(memory: Mnemic, who: Identity) -> str:
 
 
 async def past(memory: Mnemic, who: Identity) -> str:
-    operations = repr(await memory.operations(who)) + repr(await memory.operations(who, session_id=who.session_id))
-    return operations + repr(await memory.as_of(who, f"session:{who.session_id}", 2))
+    operations = repr(await memory.history.operations(who)) + repr(
+        await memory.history.operations(who, session_id=who.session_id)
+    )
+    return operations + repr(await memory.history.as_of(who, f"session:{who.session_id}", 2))
 
 
 @pytest.mark.parametrize("view", [recalled, listed, found, past])
@@ -142,19 +150,19 @@ async def test_the_same_message_ids_in_two_persons_sessions_are_two_messages(mem
         assert (observed.accepted, observed.pending) == (1, 1)
         again = await memory.observe(who, [{"id": "m1", "role": "user", "content": word}])
         assert (again.accepted, again.pending) == (0, 1)
-    assert [(row.content, row.session_id) for row in await memory.messages(MALLORY)] == [("Two.", "thread-1")]
-    assert [(row.content, row.session_id) for row in await memory.messages(identity("mallory"))] == [
+    assert [(row.content, row.session_id) for row in await memory.privacy.messages(MALLORY)] == [("Two.", "thread-1")]
+    assert [(row.content, row.session_id) for row in await memory.privacy.messages(identity("mallory"))] == [
         ("Two.", "thread-1")
     ]
-    assert [(row.content, row.session_id) for row in await memory.messages(ANA)] == [("One.", "thread-1")]
+    assert [(row.content, row.session_id) for row in await memory.privacy.messages(ANA)] == [("One.", "thread-1")]
 
 
 async def test_an_id_that_was_taken_in_advance_blocks_no_one(memory: Mnemic, model: LoopbackModel) -> None:
     await memory.observe(MALLORY, turns("I was here first."))
     await begin(memory, model)
     assert "sails by hand" in await recalled(memory, ANA)
-    assert [run["formed"] for run in await memory.form(ANA, force=True)] == [2]
-    undone = await memory.undo_session(ANA, "thread-1", datetime(2020, 1, 1, tzinfo=UTC), dry_run=True)
+    assert [run.formed for run in await memory.form(ANA, force=True)] == [2]
+    undone = await memory.history.undo_session(ANA, "thread-1", datetime(2020, 1, 1, tzinfo=UTC), dry_run=True)
     assert undone.changes
 
 

@@ -25,8 +25,8 @@ TODAY = datetime.now(UTC).date()
 
 async def live(memory: Mnemic, model: LoopbackModel) -> None:
     """Ana's agent of the tenant `north` has a memory, Bob's of `south` two."""
-    await memory.assign_tenant(ANA, "north")
-    await memory.assign_tenant(BOB, "south")
+    await memory.admin.assign_tenant(ANA, "north")
+    await memory.admin.assign_tenant(BOB, "south")
     model.answer(FACTS, facts(fact("Ana keeps bees.")))
     await memory.observe(ANA, turns("I keep bees.", "assistant: Good."))
     await memory.form(ANA, force=True)
@@ -36,24 +36,24 @@ async def live(memory: Mnemic, model: LoopbackModel) -> None:
 
 async def test_counts_are_by_day_kind_and_step_and_add_up(memory: Mnemic, model: LoopbackModel) -> None:
     await live(memory, model)
-    found = await memory.stats(ANA)
-    tokens = sum(used.input_tokens + used.output_tokens for used in await memory.usage(ANA))
+    found = await memory.usage.stats(ANA)
+    tokens = sum(used.input_tokens + used.output_tokens for used in await memory.usage.tokens(ANA))
 
     by_measure = {(count.measure, count.name): count.amount for count in found.counts if count.measure != "events"}
     assert by_measure["memories", "fact"] == 1
     assert by_measure["messages", "user"] == by_measure["messages", "assistant"] == 1
     assert {count.day for count in found.counts} == {TODAY}
-    summed = {count.measure: count for count in (await memory.stats(ANA, by=[])).counts}
+    summed = {count.measure: count for count in (await memory.usage.stats(ANA, by=[])).counts}
     assert summed["tokens"].amount == tokens > 0
     assert summed["tokens"].day is None
     assert summed["events"].amount == sum(count.amount for count in found.counts if count.measure == "events")
-    assert (await memory.stats(ANA, before=TODAY)).counts == []
-    assert (await memory.stats(ANA, since=TODAY + timedelta(days=1))).counts == []
+    assert (await memory.usage.stats(ANA, before=TODAY)).counts == []
+    assert (await memory.usage.stats(ANA, since=TODAY + timedelta(days=1))).counts == []
 
 
 async def test_counts_of_two_tenants_never_mix(memory: Mnemic, model: LoopbackModel) -> None:
     await live(memory, model)
-    north, south = await memory.tenant_stats("north"), await memory.tenant_stats("south")
+    north, south = await memory.usage.tenant_stats("north"), await memory.usage.tenant_stats("south")
 
     def amounts(measure: str, **wanted: str) -> list[int]:
         return [
@@ -69,7 +69,7 @@ async def test_counts_of_two_tenants_never_mix(memory: Mnemic, model: LoopbackMo
     assert amounts("events", name="explicit", op="create") == [0, 2]
     assert amounts("events", name="formation", op="create") == [1, 0]
     assert amounts("tokens") == [north.tokens_today, 0]
-    assert (await memory.tenant_stats("east")).counts == []
+    assert (await memory.usage.tenant_stats("east")).counts == []
 
 
 async def test_a_transaction_sees_and_deletes_events_of_its_own_agent_alone(
@@ -92,9 +92,9 @@ async def test_a_transaction_sees_and_deletes_events_of_its_own_agent_alone(
 
 
 async def test_the_context_is_measured_against_the_budget(memory: Mnemic) -> None:
-    await memory.configure_agent(ANA, refinement_budget_tokens=5, refinement_target_tokens=4)
+    await memory.admin.configure_agent(ANA, refinement_budget_tokens=5, refinement_target_tokens=4)
     await memory.remember(ANA, "Ana wants every answer in two sentences at most.", category="goals", kind="core")
-    (size,) = (await memory.stats(ANA)).context
+    (size,) = (await memory.usage.stats(ANA)).context
 
     assert (size.scope, size.scope_keys, size.over_budget) == ("user", 1, 1)
     assert size.largest_tokens == size.total_tokens == 12

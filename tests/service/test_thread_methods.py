@@ -53,59 +53,61 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
 async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_context(
     memory: Mnemic, durability: Durability
 ) -> None:
-    host = answering(memory.checkpointer())
+    host = answering(memory.threads.checkpointer())
     for who in (ANA, BO, NOBODY):
-        await host.ainvoke(said(f"I am {who.user_id}"), memory.thread(who), durability=durability)
+        await host.ainvoke(said(f"I am {who.user_id}"), memory.threads.config(who), durability=durability)
         await host.ainvoke(said("And now?"), at("s1"), context=who, durability=durability)
     for who in (ANA, BO, NOBODY):
-        known = words((await host.aget_state(memory.thread(who))).values)
+        known = words((await host.aget_state(memory.threads.config(who))).values)
         assert known == [f"I am {who.user_id}", f"Heard I am {who.user_id}", "And now?", "Heard And now?"]
-        assert [item.thread_id for item in await memory.threads(who)] == ["s1"]
-    assert memory.thread(ANA, "t") == {"configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}}
-    with pytest.raises(InvalidInputError, match="thread_id"):
-        memory.thread(identity("ana"))
+        assert [item.id for item in await memory.threads.list(who)] == ["s1"]
+    assert memory.threads.config(ANA, "t") == {
+        "configurable": {"thread_id": "t", "agent_id": "harbor", "user_id": "ana"}
+    }
+    with pytest.raises(InvalidInputError, match=r"^id: "):
+        memory.threads.config(identity("ana"))
 
 
 async def test_a_run_for_anybody_else_than_the_checkpointers_or_for_nobody_is_refused_before_anything_happens(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    for config, context in ((memory.thread(BO), None), (at("t"), BO), (memory.thread(ANA), BO)):
+    for config, context in ((memory.threads.config(BO), None), (at("t"), BO), (memory.threads.config(ANA), BO)):
         with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
-            await answering(memory.checkpointer(ANA)).ainvoke(said("one"), config, context=context)
+            await answering(memory.threads.checkpointer(ANA)).ainvoke(said("one"), config, context=context)
     with pytest.raises(MissingIdentityError, match=r"memory\.checkpointer"):
-        await answering(memory.checkpointer()).ainvoke(said("one"), at("t"))
+        await answering(memory.threads.checkpointer()).ainvoke(said("one"), at("t"))
     assert {*counts(superuser).values()} == {0}
 
 
 async def test_threads_are_listed_and_deleted_by_their_own_people_alone(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    host = answering(memory.checkpointer())
+    host = answering(memory.threads.checkpointer())
     for name in ("t", "u"):
-        await host.ainvoke(said("one"), memory.thread(ANA, name))
-    await memory.prune_threads(BO, "t", "u", keep_latest=False)
-    assert [item.thread_id for item in await memory.threads(ANA)] == ["u", "t"]
-    await memory.prune_threads(ANA, "t", "no such thread", keep_latest=False)
-    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
-    assert (await host.aget_state(memory.thread(ANA, "t"))).values == {}
-    await memory.prune_threads(ANA, "u", keep_latest=False)
+        await host.ainvoke(said("one"), memory.threads.config(ANA, name))
+    await memory.threads.delete(BO, "t", "u")
+    assert [item.id for item in await memory.threads.list(ANA)] == ["u", "t"]
+    await memory.threads.delete(ANA, "t", "no such thread")
+    assert [item.id for item in await memory.threads.list(ANA)] == ["u"]
+    assert (await host.aget_state(memory.threads.config(ANA, "t"))).values == {}
+    await memory.threads.delete(ANA, "u")
     assert {*counts(superuser).values()} == {0}
-    with pytest.raises(InvalidInputError, match="thread_ids: name the threads; `threads` lists them"):
-        await memory.prune_threads(ANA)
+    with pytest.raises(InvalidInputError, match=r"ids: name the threads; `threads.list` lists them"):
+        await memory.threads.prune(ANA)
 
 
 async def test_pruning_keeps_the_latest_and_what_waits_for_an_answer(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
-    saver, worked = memory.checkpointer(ANA), list[str]()
-    host, config = asking(saver, worked), memory.thread(ANA)
+    saver, worked = memory.threads.checkpointer(ANA), list[str]()
+    host, config = asking(saver, worked), memory.threads.config(ANA)
     for text in ("one", "two"):
         await answering(saver).ainvoke(said(text), config)
     await host.ainvoke(said("three"), config)
     before = counts(superuser)
     state = await host.aget_state(config, subgraphs=True)
     for _ in range(2):
-        await memory.prune_threads(ANA, "s1")
+        await memory.threads.prune(ANA, "s1")
     after = counts(superuser)
     assert (before["checkpoints"], after["checkpoints"]) == (12, 2)  # the thread's and its waiting subgraph's
     assert after["checkpoint_blobs"] < before["checkpoint_blobs"]
@@ -118,7 +120,7 @@ async def test_pruning_keeps_the_latest_and_what_waits_for_an_answer(
 
 
 async def test_a_run_that_is_nobodys_does_not_take_up_somebodys_thread(memory: Mnemic) -> None:
-    await answering(memory.checkpointer()).ainvoke(said("I am Ana"), memory.thread(ANA))
+    await answering(memory.threads.checkpointer()).ainvoke(said("I am Ana"), memory.threads.config(ANA))
     server = ServerThreads(memory.resources.database)
 
     async def found(**run: Any) -> bool:
@@ -143,13 +145,13 @@ async def test_a_thread_moves_in_whole_and_goes_on(
             await answering(source).ainvoke(said(text), at("t"))
         await asking(source, worked).ainvoke(said("three"), at("t"))  # and waits in a subgraph
         await answering(source).ainvoke(said("other"), at("u"))
-        ours = memory.checkpointer(ANA)
-        assert await memory.copy_threads(source, ANA) == 15
+        ours = memory.threads.checkpointer(ANA)
+        assert await memory.threads.copy(ANA, source) == 15
         for thread in ("t", "u"):
             assert await everything(ours, thread) == await everything(source, thread)
         assert len({row[0] for row in await everything(ours, "t")}) == 2  # namespaces
         before = counts(superuser)
-        assert await memory.copy_threads(source, ANA) == 15
+        assert await memory.threads.copy(ANA, source) == 15
         assert counts(superuser) == before
         assert misplaced(superuser) == []
 
@@ -160,15 +162,15 @@ async def test_a_thread_moves_in_whole_and_goes_on(
 
 
 async def test_what_was_told_after_a_move_stays_when_it_is_done_again_and_moves_on(memory: Mnemic) -> None:
-    source, ours = InMemorySaver(), memory.checkpointer(ANA)
+    source, ours = InMemorySaver(), memory.threads.checkpointer(ANA)
     for thread in ("t", "u"):
         await answering(source).ainvoke(said("one"), at(thread))
-    await memory.copy_threads(source, ANA, ["u"])
+    await memory.threads.copy(ANA, source, ["u"])
     await answering(ours).ainvoke(said("since"), at("u"))
-    assert await memory.copy_threads(source, ANA, ["u", "no such thread"]) == 3
-    assert [item.thread_id for item in await memory.threads(ANA)] == ["u"]
+    assert await memory.threads.copy(ANA, source, ["u", "no such thread"]) == 3
+    assert [item.id for item in await memory.threads.list(ANA)] == ["u"]
     told = ["one", "Heard one", "since", "Heard since"]
     assert words((await answering(ours).aget_state(at("u"))).values) == told
     # to whom they are said to belong, of any source's
-    assert await memory.copy_threads(ours, BO) == await memory.copy_threads(memory.checkpointer(BO), ANA) == 6
-    assert words((await answering(memory.checkpointer(BO)).aget_state(at("u"))).values) == told
+    assert await memory.threads.copy(BO, ours) == await memory.threads.copy(BO, memory.threads.checkpointer(BO)) == 6
+    assert words((await answering(memory.threads.checkpointer(BO)).aget_state(at("u"))).values) == told

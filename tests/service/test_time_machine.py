@@ -103,14 +103,14 @@ async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
     first, later, _ = op_ids(superuser)
     before = everything(superuser)
 
-    assert [item.op_id for item in (await refused(actor, first)).later] == [later]
+    assert [item.id for item in (await refused(actor, first)).later] == [later]
     dry = await undo(actor, first, dry_run=True)
-    assert ([item.op_id for item in dry.later], dry.changes) == ([later], ())  # the later ones alone
+    assert ([item.id for item in dry.later], dry.changes) == ([later], ())  # the later ones alone
     assert everything(superuser) == before
 
     brought_back = await undo(actor, later)
     done = await undo(actor, first, cascade=True)
-    assert {item.op_id for item in done.later} == {later, brought_back.op_id}
+    assert {item.id for item in done.later} == {later, brought_back.op_id}
     assert states(superuser) == {BEES: "soft_deleted", PORTO: "soft_deleted", BOAT: "active"}
     assert done.op_id
     await undo(actor, done.op_id)
@@ -131,7 +131,7 @@ async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_no
     ops, before = op_ids(superuser), everything(superuser)
     met = await refused(actor, *ops[1::2], cascade=True)
 
-    assert {item.memory_id for item in met.twins} == ({twin.id} if twin_lives else {bees.id, twin.id})
+    assert {item.id for item in met.twins} == ({twin.id} if twin_lives else {bees.id, twin.id})
     assert everything(superuser) == before
 
 
@@ -145,7 +145,7 @@ async def test_a_protected_memory_is_rolled_back_by_an_administrator_alone(
         assert (await undo(actor, first, cascade=True)).changes
         assert states(superuser) == {BEES: "soft_deleted"}
     else:
-        assert [item.memory_id for item in (await refused(actor, first, cascade=True)).protected] == [bees.id]
+        assert [item.id for item in (await refused(actor, first, cascade=True)).protected] == [bees.id]
         assert everything(superuser) == before
 
 
@@ -158,10 +158,10 @@ async def test_what_was_erased_stops_it_unless_it_is_skipped(
     later = op_ids(superuser)[1]
     with pytest.raises(ContentErasedError) as caught:
         await undo(actor, later)
-    assert [item.memory_id for item in caught.value.rollback.erased] == [bees.id]
+    assert [item.id for item in caught.value.rollback.erased] == [bees.id]
 
     done = await undo(actor, later, skip_erased=True)
-    assert [item.memory_id for item in done.changes] == [porto.id]
+    assert [item.id for item in done.changes] == [porto.id]
     assert states(superuser) == {"": "purged", PORTO: "active"}
 
 
@@ -296,7 +296,7 @@ async def test_an_operation_is_restored_whole_or_not_at_all(
     await operate(db, ANA, partial(_add, BOAT), partial(_add, PORTO))
     newest, _ = await rollback.operations(actor, limit=100)
     assert newest.last_revision - newest.first_revision == 1
-    begun = superuser.execute("select min(ts) from mnemic.history where op_id = %s", (newest.op_id,)).fetchone()
+    begun = superuser.execute("select min(ts) from mnemic.history where op_id = %s", (newest.id,)).fetchone()
     assert begun
     assert begun[0] < newest.ts
 

@@ -179,9 +179,9 @@ def own_graph(memory: Mnemic) -> Any:
 
     private = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
     graph: Any = StateGraph(Turn, context_schema=Identity)
-    graph.add_node("recall", memory.recall_node(), trace_policy=private)
+    graph.add_node("recall", memory.nodes.recall(), trace_policy=private)
     graph.add_node("answer", answer)
-    graph.add_node("observe", memory.observe_node(), trace_policy=private)
+    graph.add_node("observe", memory.nodes.observe(), trace_policy=private)
     return graph.add_edge(START, "recall").add_edge("recall", "answer").add_edge("answer", "observe").compile()
 
 

@@ -11,7 +11,7 @@ import pytest
 from mnemic import HistoryEvent, Mnemic
 from mnemic.state.errors import UnknownOperationError
 from mnemic.state.identity import Identity
-from mnemic.state.records import Relation, ScopeSettings
+from mnemic.state.records import Relation
 from mnemic.storage import history
 from mnemic.storage.database import Database
 from tests.support.loopback import LoopbackModel
@@ -49,14 +49,14 @@ async def lives(
 
 async def without_consolidations(memory: Mnemic) -> None:
     """What rests on a fact that a formation closes would be consolidated behind it, by another operation."""
-    await memory.configure_scope(ANA, ScopeSettings(scope_key="user:ana", is_active=False))
+    await memory.admin.configure_scope(ANA, "user:ana", is_active=False)
 
 
 async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
     """All that a recall says, and what is found; to somebody without a session, whom nothing is announced to."""
     found = await memory.query(identity("ana"), "Where does Ana live with her cats?", top_k=20)
-    return text_of((await memory.recall(identity("ana"), "Do you remember where I live?"))["context"]), [
-        (item.item_id, item.content) for item in found
+    return text_of((await memory.recall(identity("ana"), "Do you remember where I live?")).context), [
+        (item.id, item.content) for item in found
     ]
 
 
@@ -71,11 +71,11 @@ async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_a
     assert OSLO in before[0]
     assert BERGEN in after[0]
 
-    undone = await memory.undo(THERE, op_ids(superuser)[-1])
+    undone = await memory.history.undo(THERE, op_ids(superuser)[-1])
     assert await answer(memory) == before
     assert undone.op_id
     assert await memory.form(THERE) == []  # its messages stay settled
-    await memory.undo(THERE, undone.op_id)
+    await memory.history.undo(THERE, undone.op_id)
     assert await answer(memory) == after
 
 
@@ -92,8 +92,8 @@ async def test_all_that_a_session_formed_since_a_moment_is_undone_as_one(
     assert await answer(memory) != before
     for session, moment in (("no such session", since), ("there", datetime.now(UTC))):
         with pytest.raises(UnknownOperationError):
-            await memory.undo_session(THERE, session, moment)
-    done = (await memory.undo_session(THERE, "there", since)).op_id
+            await memory.history.undo_session(THERE, session, moment)
+    done = (await memory.history.undo_session(THERE, "there", since)).op_id
 
     assert await answer(memory) == before
     assert op_ids(superuser)[-1] == done
@@ -104,19 +104,19 @@ async def test_other_sessions_are_told_of_a_rollback(
 ) -> None:
     async def signs() -> set[str]:
         recalled = await memory.recall(HERE)
-        await memory.observe(HERE, [], revision=recalled["revision"])
-        return {update["sign"] for update in recalled["updates"]}
+        await memory.observe(HERE, [], revision=recalled.revision)
+        return {update.sign for update in recalled.updates}
 
     await signs()
     await lives(memory, model, OSLO, thinks=False)
     assert await signs() == {"+created"}
 
-    undone = await memory.undo(THERE, op_ids(superuser)[-1])
-    assert "- ~soft-deleted: [Projects]" in text_of((await memory.recall(HERE))["context"])
+    undone = await memory.history.undo(THERE, op_ids(superuser)[-1])
+    assert "- ~soft-deleted: [Projects]" in text_of((await memory.recall(HERE)).context)
     assert await signs() == {"~soft-deleted"}
     assert undone.op_id
-    await memory.undo(THERE, undone.op_id)
-    assert f"- ⟲restored: [Projects] {OSLO}" in text_of((await memory.recall(HERE))["context"])
+    await memory.history.undo(THERE, undone.op_id)
+    assert f"- ⟲restored: [Projects] {OSLO}" in text_of((await memory.recall(HERE)).context)
     assert await signs() == {"⟲restored"}
     assert await signs() == set()
 
@@ -128,15 +128,15 @@ async def test_words_that_were_not_kept_do_not_come_back(
         rows = superuser.execute("select content from mnemic.messages where content is not null order by content")
         return [content for (content,) in rows.fetchall()]
 
-    await memory.configure_agent(HERE, keep_messages="sources")
+    await memory.admin.configure_agent(HERE, keep_messages="sources")
     await lives(memory, model, OSLO, thinks=False)
     superuser.execute("update mnemic.messages set content = null where forget_at is not null")  # as days later
     assert words() == [f"I say {OSLO}"]
-    undone = await memory.undo(THERE, op_ids(superuser)[-1])
+    undone = await memory.history.undo(THERE, op_ids(superuser)[-1])
     assert await memory.query(identity("ana"), "Oslo") == []
     assert words() == [f"I say {OSLO}"]
     assert undone.op_id
-    await memory.undo(THERE, undone.op_id)
+    await memory.history.undo(THERE, undone.op_id)
     assert OSLO in [item.content for item in await memory.query(identity("ana"), "Oslo")]
 
 
@@ -148,7 +148,7 @@ async def merged(memory: Mnemic, model: LoopbackModel) -> tuple[list[UUID], UUID
     """Two memories that became one, and the refinement that did it."""
     made = await keep(memory, SHORT, ENGLISH)
     _, result = await play(memory, model, merge(1, 2))
-    return [item.id for item in made], UUID(result["refinement_id"])
+    return [item.id for item in made], result.id or UUID(int=0)
 
 
 def merges(events: list[HistoryEvent]) -> list[tuple[str, list[UUID], UUID | None]]:
@@ -160,21 +160,21 @@ async def test_what_was_merged_leads_to_what_it_became_and_back(
 ) -> None:
     parts, _ = merged
     whole = newest(superuser, BOTH)
-    assert merges(await memory.history(ANA, whole)) == [("ADD", parts, None)]
+    assert merges(await memory.history.events(ANA, whole)) == [("ADD", parts, None)]
     for part in parts:
-        assert merges(await memory.history(ANA, part)) == [("ADD", [], None), ("MERGE", [], whole)]
+        assert merges(await memory.history.events(ANA, part)) == [("ADD", [], None), ("MERGE", [], whole)]
 
 
 async def test_a_merge_that_was_undone_is_told_no_more_and_one_done_again_with_its_own_successor(
     memory: Mnemic, model: LoopbackModel, merged: tuple[list[UUID], UUID], superuser: psycopg.Connection
 ) -> None:
     parts, refinement_id = merged
-    await memory.undo_refinement(ANA, refinement_id)
+    await memory.history.undo_refinement(ANA, refinement_id)
     for one in (newest(superuser, BOTH), *parts):
-        assert {(*from_, into) for _, from_, into in merges(await memory.history(ANA, one))} == {(None,)}
+        assert {(*from_, into) for _, from_, into in merges(await memory.history.events(ANA, one))} == {(None,)}
     await play(memory, model, merge(1, 2, into="Ana wants short answers in English."))
     again = newest(superuser, "Ana wants short answers in English.")
-    told = [into for _, _, into in merges(await memory.history(ANA, parts[0])) if into]
+    told = [into for _, _, into in merges(await memory.history.events(ANA, parts[0])) if into]
     assert told == [again]
 
 

@@ -33,7 +33,7 @@ async def test_it_changes_what_is_given_is_audited_and_undone(service: Mnemic) -
     await remember(service.resources.database, ANA, new)
     talking = ANA.model_copy(update={"role": "supervisor"})
     first = await service.recall(talking)
-    await service.observe(talking, [{"role": "user", "content": "Hello."}], revision=first["revision"])
+    await service.observe(talking, [{"role": "user", "content": "Hello."}], revision=first.revision)
 
     tagged = await service.update(ANA, new.id, tags=[" sea ", "sea", "plan"], valid_until=JULY)
     changed = await service.update(ANA, new.id, pinned=True, importance=5)
@@ -41,10 +41,10 @@ async def test_it_changes_what_is_given_is_audited_and_undone(service: Mnemic) -
     assert (tagged.tags, tagged.pinned, tagged.importance) == (["sea", "plan"], False, 2)
     assert (changed.tags, changed.pinned, changed.importance) == (["sea", "plan"], True, 5)
     assert (changed.valid_until, changed.content) == (JULY, new.content)
-    assert [event.event for event in await service.history(ANA, new.id)] == ["ADD", "UPDATE", "UPDATE"]
-    assert "<Updates" not in text_of((await service.recall(talking))["context"])  # it says what it said
-    newest, *_ = await service.operations(ANA)
-    await service.undo(ANA, newest.op_id)
+    assert [event.event for event in await service.history.events(ANA, new.id)] == ["ADD", "UPDATE", "UPDATE"]
+    assert "<Updates" not in text_of((await service.recall(talking)).context)  # it says what it said
+    newest, *_ = await service.history.operations(ANA)
+    await service.history.undo(ANA, newest.id)
     (restored,) = await service.memories(ANA)
     assert (restored.pinned, restored.importance, restored.tags) == (False, 2, ["sea", "plan"])
     assert (await service.update(ANA, new.id, tags=[])).tags == []
@@ -77,7 +77,7 @@ async def test_what_may_not_be_changed_is_refused(service: Mnemic, superuser: ps
             await service.update(ANA, hers.id, **values)
     with pytest.raises(CategoryRefusedError):
         await service.update(ANA.model_copy(update={"role": "stranger"}), hers.id, pinned=True)
-    assert not any(event.event == "UPDATE" for event in await service.history(ANA, hers.id))
+    assert not any(event.event == "UPDATE" for event in await service.history.events(ANA, hers.id))
 
     teacher = ANA.model_copy(update={"teaches_agent": True})
     assert (await service.update(teacher, shared.id, pinned=True)).pinned

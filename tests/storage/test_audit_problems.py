@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from mnemic.memory.governance.chain import COLUMNS, check_export, header_line, row_line
+from mnemic.state.identity import Identity
 from mnemic.state.records import Relation
 from mnemic.state.settings import Settings
 from mnemic.storage import erasure, history
@@ -319,7 +320,7 @@ async def test_who_checks_while_others_write_sees_one_moment(clean_db: Clone) ->
 
         async def check() -> None:
             for _ in range(12):
-                found.extend(await opened.verify(AGENT))
+                found.extend(await opened.verify(Identity(agent_id=AGENT)))
 
         await asyncio.gather(write("ana"), write("bo"), check(), check())
     assert found == []
@@ -332,7 +333,7 @@ async def test_the_agents_are_all_that_have_a_trace(
     await remember(db, identity(agent="harbor"))
     superuser.execute("insert into mnemic.heads values ('abbey', 1, sha256('abbey'))")
     async with administration(clean_db, retention_purge_after_days=1) as opened:
-        assert await opened.purge("harbr") == []  # a name mistyped is no agent from then on
+        assert await opened.purge(Identity(agent_id="harbr")) == []  # a name mistyped is no agent from then on
         assert await history.list_agents(opened._database) == ["abbey", "harbor", "museum"]
 
 

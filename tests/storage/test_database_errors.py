@@ -153,13 +153,13 @@ async def memory(fresh_db: Clone) -> AsyncIterator[Mnemic]:
 
 
 async def test_a_recall_on_a_frozen_server_goes_without_memory(memory: Mnemic, fresh_db: Clone) -> None:
-    assert (await memory.recall(ANA, "hello"))["degraded"] is None
+    assert (await memory.recall(ANA, "hello")).degraded is None
     with frozen(fresh_db):
         async with asyncio.timeout(FOREVER):
-            assert (await memory.recall(ANA, "hello"))["degraded"] == "no_memory"
-            while (await memory.recall(ANA, "hello"))["degraded"]:
+            assert (await memory.recall(ANA, "hello")).degraded == "no_memory"
+            while (await memory.recall(ANA, "hello")).degraded:
                 pass  # the pool has another connection, though the old one is frozen still
-    assert (await memory.recall(ANA, "hello"))["degraded"] is None
+    assert (await memory.recall(ANA, "hello")).degraded is None
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["in a statement", "at the commit"])

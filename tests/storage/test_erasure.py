@@ -258,7 +258,7 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(wo
     before = world.superuser.execute("select count(*) from mnemic.history").fetchone()
     with scripted_model() as model:
         async with scripted_memory(world.clone, model) as memory_service:
-            told_first = await memory_service.erase(CREW, own.id, dry_run=True)
+            told_first = await memory_service.privacy.erase(CREW, own.id, dry_run=True)
             assert [(item.id, item.content) for item in told_first.going] == [
                 (own.id, own.content),
                 (hers.id, hers.content),
@@ -269,9 +269,9 @@ async def test_a_dry_run_tells_what_goes_and_what_stays_and_the_act_does_that(wo
             }
             assert world.superuser.execute("select count(*) from mnemic.history").fetchone() == before
             assert world.superuser.execute("select count(*) from mnemic.erasures").fetchone() == (0,)
-            whole = await memory_service.erase_person(CREW, dry_run=True)
+            whole = await memory_service.privacy.erase_person(CREW, dry_run=True)
             assert {item.id for item in whole.going} == {own.id, hers.id}
-            done = await memory_service.erase(CREW, own.id)
+            done = await memory_service.privacy.erase(CREW, own.id)
             assert (done.erased, done.messages) == ((own.id,), 1)
             assert world.states(own.id, shared.id) == ["purged", "active"]
             assert world.told([hers, his]) == [his]

@@ -153,7 +153,7 @@ async def test_two_embedding_models_are_never_mixed(db: Database) -> None:
         similar = await memories.find_nearest(tx, ["user:ana"], [direction(0)], model="new", limit=5)
         request = MemoryQuery(query="anything", top_k=20, search_type="semantic")
         found = await searched(tx, request, direction(0, size=4), ["profile"], model="old")
-    assert ([item.id for item in similar], [item.item_id for item in found]) == ([new.id], [old.id])
+    assert ([item.id for item in similar], [item.id for item in found]) == ([new.id], [old.id])
 
 
 async def count(db: Database, written: int, who: Identity = ME) -> int:

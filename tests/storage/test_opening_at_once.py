@@ -24,7 +24,7 @@ _FOREVER = 120
 async def _open(settings: Mapping[str, Any]) -> None:
     if "migration_url" in settings:
         await set_up_database(Settings(**settings))
-    async with Mnemic.open(**settings) as memory:
+    async with Mnemic.open(settings=Settings(**settings)) as memory:
         await memory.remember(identity("ana"), "Ana moors at pier 4.", category="profile")
 
 

@@ -70,7 +70,7 @@ async def test_a_recall_is_three_statements_at_most_and_its_search_a_transaction
     with recorded_statements(clean_db) as sent:
         recalled = await memory.recall(who, QUESTION, search=search)
     read, *searched = transactions(sent)
-    assert len(recalled["memories"]) == 2 * searches
+    assert len(recalled.memories) == 2 * searches
     assert len(read) == standing
     assert [["from entries" in statement for statement in each] for each in searched] == [[True]] * searches
 
@@ -89,7 +89,7 @@ async def test_saving_a_formation_takes_a_look_up_and_one_operation(
     await memory.observe(ANA, turns("The harbour has two cranes.", "Bo repairs clocks.", "Well then.", "Good."))
     with recorded_statements(clean_db) as sent:
         (run,) = await memory.form(ANA)
-    assert run["stored"] == {"fact": 2}
+    assert run.stored == {"fact": 2}
     work = transactions(sent)
     (look_up,) = [each for each in work if any("as similarity" in statement for statement in each)]
     (operation,) = [each for each in work if any("begin_operation" in statement for statement in each)]
@@ -114,6 +114,6 @@ async def test_recall_and_memory_query_write_nothing(
             written.extend(number for (number,) in await cursor.fetchall())
 
     monkeypatch.setattr(Database, "_open_transaction", watched)
-    assert (await memory.recall(ANA, QUESTION, search="always"))["memories"]
+    assert (await memory.recall(ANA, QUESTION, search="always")).memories
     assert await query(resources, ANA, MemoryQuery(query=QUESTION))
     assert written == [False] * 3

@@ -117,9 +117,7 @@ async def test_a_source_that_the_reader_may_not_see_lifts_nothing(db: Database) 
     vectors = {fact.id: direction(80), others[0].id: direction(0)}
     await remember(db, group, fact, *others, also=["user:bob"], vectors=vectors)
     for also, lifted in (((), False), (("user:bob",), True)):
-        results = {
-            item.item_id: item for item in await ask(db, "lighthouse burned", direction(0), who=group, also=also)
-        }
+        results = {item.id: item for item in await ask(db, "lighthouse burned", direction(0), who=group, also=also)}
         assert (said.id in results) is lifted
         assert results[fact.id].explanation.from_source is lifted
         assert (results[fact.id].score > 0.5) is lifted
@@ -140,7 +138,7 @@ async def test_a_fact_takes_the_score_of_the_long_message_it_was_formed_from(db:
     await keep(db, said, direction(2))
     fact, lone = memory("A landmark was destroyed.", sources=[said]), memory("A landmark was repaired.")
     await remember(db, ME, fact, lone, vectors={fact.id: direction(70), lone.id: direction(70)})
-    found = {item.item_id: item for item in await ask(db, "what happened to the lighthouse", direction(0))}
+    found = {item.id: item for item in await ask(db, "what happened to the lighthouse", direction(0))}
     assert found[fact.id].explanation.from_source
     assert found[fact.id].score > 0.9 > found[said.id].score > found[lone.id].score
     assert not found[lone.id].explanation.from_source
@@ -184,7 +182,7 @@ async def test_memories_related_to_the_results_come_along_behind_them(db: Databa
     # from the other end of the relation too
     results = await ask(db, QUESTION, direction(90), top_k=1, search_type="semantic")
     assert results[0].content in others
-    assert [item.related_to for item in results if item.content == "found"] == [results[0].item_id]
+    assert [item.related_to for item in results if item.content == "found"] == [results[0].id]
 
 
 async def test_vectors_travel_in_binary(db: Database) -> None:

@@ -243,12 +243,12 @@ async def test_each_thread_has_one_row_that_says_where_it_stands(db: Database, s
     (standing,) = await saver_of(db).statuses()
     state = await host.aget_state(at("t"))
     assert standing.checkpoint_id == state.config["configurable"]["checkpoint_id"]
-    assert (standing.thread_id, standing.step, standing.source) == ("t", 1, "loop")
+    assert (standing.id, standing.step, standing.source) == ("t", 1, "loop")
     assert {*standing.next} == {*state.next, "work"} == {"consult", "work"}
     await answering(saver_of(db)).ainvoke(said("two"), at("t"))
     await answering(saver_of(db)).ainvoke(said("two"), at("other"))
     last, first = await saver_of(db).statuses()
-    assert (last.thread_id, first.thread_id, first.next) == ("other", "t", [])
+    assert (last.id, first.id, first.next) == ("other", "t", [])
     assert first.created_at == standing.created_at < standing.updated_at < first.updated_at < last.updated_at
     assert counts(superuser)["supervisor_checkpoints"] == 2
     assert misplaced(superuser) == []

@@ -99,7 +99,7 @@ async def test_awkward_ids_stay_apart_and_are_written_down_as_they_are(
         found = {words(item.checkpoint["channel_values"])[0] async for item in saver.alist(None)
                  if item.checkpoint["channel_values"].get("messages")}  # fmt: skip
         assert found == {f"{agent} {user}"}
-        assert {item.thread_id for item in await saver.statuses()} == {"t", "a/b", "%2F"}
+        assert {item.id for item in await saver.statuses()} == {"t", "a/b", "%2F"}
     rows = superuser.execute("select distinct agent_id, user_id from mnemic.supervisor_checkpoints").fetchall()
     assert {*rows} == {*pairs[::20]}
     assert misplaced(superuser) == []

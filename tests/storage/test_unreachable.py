@@ -46,12 +46,12 @@ def closed_port() -> Iterator[int]:
 
 
 async def opened(dsn: str) -> None:
-    async with Mnemic.open(database_url=dsn, embedder="hash", pool_timeout_seconds=LIMIT):
+    async with Mnemic.open(database_url=dsn, embedder="hash", settings=Settings(pool_timeout_seconds=LIMIT)):
         pass
 
 
 async def opened_by_an_administrator(dsn: str) -> None:
-    async with Administration.open(database_url=dsn, admin_url=dsn, pool_timeout_seconds=LIMIT):
+    async with Administration.open(admin_url=dsn, settings=Settings(database_url=dsn, pool_timeout_seconds=LIMIT)):
         pass
 
 
@@ -140,7 +140,7 @@ async def test_a_server_that_is_starting_is_waited_for(clean_db: Clone) -> None:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         dsn = make_conninfo(clean_db.service_dsn, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable")
-        async with Mnemic.open(database_url=dsn, embedder="hash", pool_size=1, pooler="none"):
+        async with Mnemic.open(database_url=dsn, embedder="hash", settings=Settings(pool_size=1, pooler="none")):
             assert refused == 2
         await asyncio.gather(*filter(None, served))
 

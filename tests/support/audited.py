@@ -13,6 +13,7 @@ from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.administration import Administration
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory, Relation, Supersession
+from mnemic.state.settings import Settings
 from mnemic.storage import erasure, memories
 from mnemic.storage.database import Database
 from tests.support.erasing import forget, form
@@ -48,7 +49,9 @@ class Story:
 async def administration(clone: Clone, *, key: str | None = KEY, **settings: Any) -> AsyncIterator[Administration]:
     """As `Administration.open` makes it, with a key for anchors."""
     given = settings if key is None else {"anchor_key": key, **settings}
-    async with Administration.open(admin_url=clone.administrator_dsn, pool_size=2, **given) as opened:
+    async with Administration.open(
+        admin_url=clone.administrator_dsn, settings=Settings(pool_size=2, **given)
+    ) as opened:
         yield opened
 
 
@@ -58,7 +61,7 @@ async def tell(clone: Clone, db: Database) -> Story:
     porto, lisbon, reflection, consolidation, shared, newest = await _formed(db)
     _protect(clone, consolidation.id, True)
     superseding = next(item for item in await rollback.operations(me, limit=99) if item.first_revision == 4)
-    await undo(me, superseding.op_id)
+    await undo(me, superseding.id)
     erased = await _keep(db, "Ana's locker is number nine.")
     await forget(db, erased)
     await erasure.erase(db, ME, MINE, [erased])

@@ -167,7 +167,7 @@ def undo(past: Past, ops: set[UUID], keys: Sequence[str] | None, *, cascade: boo
         return Expected(None, UnknownOperationError, {})
     wanted = _with_later(past, known, keys)
     reasons = {change.event.op_id: change.event.reason for change in past.changes}
-    later = tuple(LaterOperation(op_id=op_id, reason=reasons[op_id]) for op_id in wanted - known)
+    later = tuple(LaterOperation(id=op_id, reason=reasons[op_id]) for op_id in wanted - known)
     if later and not cascade:
         return Expected(Rollback(op_id=None, later=later), RollbackConflictError, {})
     first: dict[Subject, int] = {}
@@ -229,7 +229,7 @@ def _expected(
     def changes_of(memory_ids: Iterable[Any], after: Mapping[UUID, Row]) -> tuple[StateChange, ...]:
         return tuple(
             StateChange(
-                memory_id=each,
+                id=each,
                 kind=now[each]["kind"],
                 scope_key=now[each]["scope_key"],
                 before=now[each]["state"],

@@ -13,7 +13,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
 from mnemic.state.records import NewMemory
-from mnemic.state.refinement import RefinementResult
+from mnemic.state.results import RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.storage import leases, refinements
 from mnemic.storage.database import Database

@@ -193,7 +193,7 @@ class Served:
 
     def memory(self) -> Any:
         """The host's own code, in another process than the server."""
-        return Mnemic.open(**self.server.settings.model_dump(exclude_unset=True))
+        return Mnemic.open(settings=Settings(**self.server.settings.model_dump(exclude_unset=True)))
 
     def owners(self, *threads: str) -> set[tuple[str, str]]:
         """Agent and user of these threads, by their checkpoints and by the messages of the sessions that they are."""

@@ -37,7 +37,7 @@ def identity(
 
 def text_of(context: MemoryContext) -> str:
     """All that a recall shows a model."""
-    return "\n\n".join(filter(None, (context["standing"], context["turn"])))
+    return "\n\n".join(filter(None, (context.standing, context.turn)))
 
 
 def direction(degrees: float, size: int = 8) -> tuple[float, ...]:

@@ -75,10 +75,10 @@ async def test_a_correction_leads_to_what_it_replaced_and_back(memory: Mnemic) -
     assert new.id is not None
 
     (found,) = [item for item in await memory.query(ANA, "bees") if item.kind == "fact"]
-    assert (found.item_id, [*found.supersedes]) == (new.id, [old.id])
-    assert (await memory.history(OWNER, new.id))[0].supersedes == [old.id]
-    assert [event.superseded_by for event in await memory.history(OWNER, old.id)] == [None, new.id]
-    assert [event.supersedes for event in await memory.history(OWNER, old.id)] == [[], []]
+    assert (found.id, [*found.supersedes]) == (new.id, [old.id])
+    assert (await memory.history.events(OWNER, new.id))[0].supersedes == [old.id]
+    assert [event.superseded_by for event in await memory.history.events(OWNER, old.id)] == [None, new.id]
+    assert [event.supersedes for event in await memory.history.events(OWNER, old.id)] == [[], []]
 
 
 async def test_the_old_text_is_closed_with_its_dates_and_the_new_one_takes_its_place_in_one_act(
@@ -95,12 +95,12 @@ async def test_the_old_text_is_closed_with_its_dates_and_the_new_one_takes_its_p
     assert [getattr(new, name) for name in taken_over] == [getattr(old, name) for name in taken_over]
     assert (new.content, new.state, new.source_session_id) == (FIFTY, "active", "s1")
     assert [found.content for found in await memory.query(ANA, "bees in Oslo")] == [FIFTY]
-    assert FORTY not in text_of((await memory.recall(ANA, "forty bees", search="always"))["context"])
+    assert FORTY not in text_of((await memory.recall(ANA, "forty bees", search="always")).context)
 
-    (added,), closing = await memory.history(ANA, new.id), (await memory.history(ANA, old.id))[-1]
+    (added,), closing = await memory.history.events(ANA, new.id), (await memory.history.events(ANA, old.id))[-1]
     assert (added.event, closing.event, added.reason, added.session_id) == ("ADD", "SUPERSEDE", "correct", "s1")
     assert added.op_id == closing.op_id
-    await memory.undo(ANA, added.op_id)
+    await memory.history.undo(ANA, added.op_id)
     assert [(row.id, row.content) for row in await memory.memories(ANA)] == [(old.id, FORTY)]
     assert [found.content for found in await memory.query(ANA, "bees in Oslo")] == [FORTY]
     assert_chain_is_whole(superuser, "harbor")
@@ -122,7 +122,7 @@ async def test_so_does_every_other_kind_that_is_in_force(memory: Mnemic, kind: K
 
 
 async def test_a_procedure_is_written_anew_as_its_title_and_steps(memory: Mnemic) -> None:
-    kept = await memory.remember_procedure(ANA, "Make tea", ["Boil the water.", "Pour it."])
+    kept = await memory.remember(ANA, "Make tea", kind="procedure", steps=["Boil the water.", "Pour it."])
     assert kept.id
     done = await memory.correct(OWNER, kept.id, "Make tea\n - Boil the water.\n\n7. Wait.\nPour it.")
 
@@ -158,7 +158,7 @@ async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown
     foreign = await place(memory, "user:bo", who=BO)
     protect(superuser, foreign)
     other_agent = await place(memory, "user:ana", who=identity("ana", agent="museum"))
-    hidden = await memory.remember_procedure(ANA, "Make tea", ["Boil the water."])
+    hidden = await memory.remember(ANA, "Make tea", kind="procedure", steps=["Boil the water."])
     assert hidden.id
 
     assert len({await refusal(memory, item) for item in (UNKNOWN, foreign, other_agent, hidden.id)}) == 1
@@ -177,9 +177,9 @@ async def test_a_text_that_cannot_be_kept_and_a_category_that_the_role_may_not_w
     superuser.execute("update mnemic.memories set category = 'relationship_dynamic'")  # read, and never formed
     assert (await refusal(memory, old))[0] is CategoryRefusedError
     superuser.execute("update mnemic.memories set category = 'activity'")
-    await memory.configure_agent(ANA, rag=False)
+    await memory.admin.configure_agent(ANA, rag=False)
     assert "rag" in (await refusal(memory, old))[1]
-    await memory.configure_agent(ANA, rag=None)
+    await memory.admin.configure_agent(ANA, rag=None)
     model.answer_embeddings(401)
     with pytest.raises(EmbeddingError):
         await memory.correct(ANA, old, FIFTY)
@@ -233,7 +233,7 @@ async def test_what_is_shared_stays_shared_only_where_its_new_text_may_be(memory
     assert answers[-1].artifact["scope_key"] == "group:crew"
     assert [row.content for row in await memory.memories(BO)] == [QUOTED]
 
-    await memory.erase_person(ANA)  # whose word it is
+    await memory.privacy.erase_person(ANA)  # whose word it is
     left = await memory.memories(BO, with_closed=True)
     assert [row.content for row in left if row.content] == [DEPLOYS]
     assert "Monday" not in str(left)
@@ -299,9 +299,9 @@ async def test_a_correction_counts_among_what_a_session_keeps_and_forgets(
 async def test_another_session_is_told_of_it_as_of_an_update(memory: Mnemic) -> None:
     friday, old = ANA.model_copy(update={"session_id": "friday"}), await keep(memory)
     for who in (ANA, friday):
-        await memory.observe(who, [], revision=(await memory.recall(who))["revision"])
+        await memory.observe(who, [], revision=(await memory.recall(who)).revision)
     await memory.correct(ANA, old, FIFTY)
 
-    told = text_of((await memory.recall(friday))["context"])
+    told = text_of((await memory.recall(friday)).context)
     assert (FIFTY in told, FORTY in told, "↑updated" in told) == (True, False, True)
-    assert FIFTY not in text_of((await memory.recall(ANA))["context"])  # it did that itself
+    assert FIFTY not in text_of((await memory.recall(ANA)).context)  # it did that itself

@@ -13,6 +13,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, NotForgottenError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
+from mnemic.state.results import Forgotten
 from mnemic.storage import memories
 from tests.support.agents import call
 from tests.support.audited import assert_chain_is_whole
@@ -48,12 +49,12 @@ async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
 ) -> None:
     kept = await memory.remember(ANA, BEES, category="activity")
     assert kept.id
-    assert await memory.forget(ANA, kept.id) is True
+    assert (await memory.forget(ANA, kept.id)).changed
 
     assert await memory.query(ANA, "bees") == []
     assert await contents(memory, ANA) == []
     assert state_of(superuser, kept.id) == "soft_deleted"
-    events = [(event.event, event.reason, event.session_id) for event in await memory.history(ANA, kept.id)]
+    events = [(event.event, event.reason, event.session_id) for event in await memory.history.events(ANA, kept.id)]
     assert events == [("ADD", "remember", "s1"), ("DELETE", "forget", "s1")]
     assert superuser.execute("select searchable from mnemic.entries").fetchall() == [(False,)]
     assert_chain_is_whole(superuser, "harbor")
@@ -66,7 +67,7 @@ async def test_every_kind_of_the_user_and_the_session_can_be_forgotten_absorbed_
     ids = [await place(memory, ANA, key, kind) for key in ("user:ana", "session:s1") for kind in kinds]
     await operate(memory.resources.database, ANA, lambda tx: memories.absorb(tx, uuid.uuid4(), ids[1:2]))
 
-    assert [await memory.forget(ANA, str(item)) for item in ids] == [True] * len(ids)
+    assert [await memory.forget(ANA, str(item)) for item in ids] == [Forgotten(id=item, changed=True) for item in ids]
     assert {state_of(superuser, item) for item in ids} == {"soft_deleted"}
     assert await memory.query(ANA, "bees") == []
 
@@ -74,7 +75,7 @@ async def test_every_kind_of_the_user_and_the_session_can_be_forgotten_absorbed_
 async def test_what_was_forgotten_does_not_come_back_in_the_words_it_was_formed_from(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
-    await memory.configure_agent(ANA, keep_messages="sources")
+    await memory.admin.configure_agent(ANA, keep_messages="sources")
     model.answer(DECISIONS, decisions())
     model.answer(FACTS, facts(fact(BEES, 1), fact("Ana has a boat.", 2), fact("The boat of Ana is red.", 2)))
     said = ("I keep forty bees in Oslo.", "I have a red boat.", "So it is.", "Good.", "Well.", "Yes.", "No.", "Ah.")
@@ -96,7 +97,7 @@ async def test_a_role_that_may_not_read_messages_hides_them_all_the_same(memory:
     await say(memory, ANA, "I keep forty bees in Oslo.")
     (kept,) = await memory.memories(ANA, ["fact"])
 
-    assert await memory.forget(ANA.model_copy(update={"role": "planner"}), kept.id)
+    assert (await memory.forget(ANA.model_copy(update={"role": "planner"}), kept.id)).changed
     assert await memory.query(ANA, "bees in Oslo") == []
 
 
@@ -125,7 +126,7 @@ async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown
         await place(memory, BO, "session:s2", "episode"),
         await place(memory, identity("ana", agent="museum"), "user:ana"),
     ]
-    procedure = await memory.remember_procedure(ANA, "Make tea", ["Boil the water."])
+    procedure = await memory.remember(ANA, "Make tea", kind="procedure", steps=["Boil the water."])
     assert procedure.id
     protected = await place(memory, BO, "user:bo", text="Bo keeps forty hens.")
     superuser.execute("select mnemic.set_protection('harbor', %s, true, 'root')", (protected,))
@@ -157,7 +158,7 @@ async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_
         with fresh_db.as_superuser() as superuser:
             superuser.execute(SEEN_BY_ALL)
 
-        assert await memory.forget(ANA, foreign) is True
+        assert (await memory.forget(ANA, foreign)).changed
 
 
 ALL_CATEGORIES: LiteralString = (
@@ -182,7 +183,7 @@ async def test_categories_are_kept_by_two_walls(
         planner = ANA.model_copy(update={"role": "planner"})
 
         if fallen == "policy and code":
-            assert await memory.forget(planner, profile) is True
+            assert (await memory.forget(planner, profile)).changed
         else:
             assert await refusal(memory, planner, profile) == await refusal(memory, planner, UNKNOWN)
 
@@ -230,7 +231,7 @@ async def test_forgotten_eight_times_at_once_it_is_forgotten_once_and_gone_after
     done = await asyncio.gather(*(memory.forget(ANA, memory_id) for _ in range(8)))
     again = await call(memory, ANA, "forget", id=str(memory_id))
 
-    assert sorted(done) == [False] * 7 + [True]
+    assert sorted(result.changed for result in done) == [False] * 7 + [True]
     assert (again.status, again.artifact["forgotten"], "gone already" in str(again.content)) == ("success", False, True)
     assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
 
@@ -263,7 +264,7 @@ async def test_no_conversation_has_more_forgotten_than_so_many_a_day(
         assert sorted(answer.status for answer in answers) == ["error"] * 3 + ["success"] * 3
         # a person's own page is no conversation
         first, second, _ = [item for item, answer in zip(ids, answers, strict=True) if answer.status == "error"]
-        assert await memory.forget(identity("ana"), first) is True
+        assert (await memory.forget(identity("ana"), first)).changed
         with superuser.transaction():
             superuser.execute("set local session_replication_role = replica")
             superuser.execute("update mnemic.history set ts = ts - interval '1 day'")

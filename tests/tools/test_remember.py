@@ -51,7 +51,7 @@ async def test_a_core_memory_stands_in_the_next_context_and_has_an_end(memory: M
     with pytest.raises(InvalidInputError):
         await memory.remember(ANA, long, category="style", kind="core")
 
-    assert "Ana is to be answered in English." in text_of((await memory.recall(ANA, ""))["context"])
+    assert "Ana is to be answered in English." in text_of((await memory.recall(ANA, "")).context)
     assert [found.content for found in await memory.query(ANA, "English")] == []
 
 
@@ -213,7 +213,7 @@ async def test_an_embedder_with_a_refused_key_leaves_nothing_behind(
 async def test_what_the_agent_has_switched_off_is_refused(
     memory: Mnemic, superuser: psycopg.Connection, kind: Any, setting: str
 ) -> None:
-    await memory.configure_agent(ANA, **{setting: False})
+    await memory.admin.configure_agent(ANA, **{setting: False})
     with pytest.raises(InvalidInputError, match=setting):
         await memory.remember(ANA, BEES, category="activity", kind=kind)
 
@@ -286,10 +286,10 @@ WRITTEN = ["1. Merge the release branch.", "Step 2: Run make ship.", " -  Check\
 async def test_it_is_one_procedure_with_numbered_steps(
     memory: Mnemic, superuser: psycopg.Connection, steps: list[str]
 ) -> None:
-    kept = await memory.remember_procedure(ANA, TITLE, steps)
+    kept = await memory.remember(ANA, TITLE, kind="procedure", steps=steps)
 
     (found,) = await memory.query(ANA.model_copy(update={"role": "executor"}), TITLE, categories=["procedural"])
-    assert (found.item_id, found.content) == (kept.id, TEXT)
+    assert (found.id, found.content) == (kept.id, TEXT)
     rows = superuser.execute("select kind, category, scope_key, provenance from mnemic.memories").fetchall()
     assert rows == [("procedure", "procedural", "user:ana", "asserted")]
     assert superuser.execute("select event, reason from mnemic.history").fetchall() == [("ADD", "remember_procedure")]
@@ -305,12 +305,14 @@ async def test_an_executor_keeps_one_and_the_same_one_once(memory: Mnemic, super
 
 
 async def test_the_callers_own_word_may_be_everyones(memory: Mnemic) -> None:
-    assert (await memory.remember_procedure(ANA, TITLE, STEPS, scope="agent")).scope_key == "agent:harbor"
+    assert (await memory.remember(ANA, TITLE, kind="procedure", steps=STEPS, scope="agent")).scope_key == "agent:harbor"
     private = [*STEPS, "Call Ana at +49 170 1234567."]
-    assert (await memory.remember_procedure(ANA, TITLE, private, scope="agent")).scope_key == "user:ana"
+    assert (await memory.remember(ANA, TITLE, kind="procedure", steps=private, scope="agent")).scope_key == "user:ana"
     # as long as a pasted document, and of as many lines: the caller's all the same
     flags = [f"Raise the {flag} flag of the north quay and wait for the harbor to answer." for flag in FLAGS]
-    assert (await memory.remember_procedure(ANA, "Signal", flags, scope="agent")).scope_key == "agent:harbor"
+    assert (
+        await memory.remember(ANA, "Signal", kind="procedure", steps=flags, scope="agent")
+    ).scope_key == "agent:harbor"
 
 
 NO_PROCEDURES: list[tuple[Any, Any]] = [
@@ -322,6 +324,6 @@ NO_PROCEDURES: list[tuple[Any, Any]] = [
 async def test_what_is_no_procedure_is_refused(memory: Mnemic, superuser: psycopg.Connection) -> None:
     for title, steps in NO_PROCEDURES:
         with pytest.raises(InvalidInputError):
-            await memory.remember_procedure(ANA, title, steps)
+            await memory.remember(ANA, title, kind="procedure", steps=steps)
 
     assert superuser.execute("select count(*) from mnemic.history").fetchone() == (0,)

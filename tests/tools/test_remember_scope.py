@@ -53,7 +53,7 @@ async def test_the_callers_own_word_is_shared_where_the_gate_lets_it_pass(
 
 async def test_who_does_not_teach_keeps_it_as_a_candidate_unless_the_agent_is_open(memory: Mnemic) -> None:
     for setting, key, tags in (("taught", "user:ana", ["candidate"]), ("open", "agent:harbor", [])):
-        await memory.configure_agent(ANA, share_with_agent=setting)
+        await memory.admin.configure_agent(ANA, share_with_agent=setting)
         kept = await memory.remember(LEARNER, DEPLOYS, category="projects", scope="agent")
         (row,) = [row for row in await memory.memories(LEARNER, ["fact"]) if row.id == kept.id]
         assert (kept.scope_key, row.tags) == (key, tags)
@@ -129,7 +129,7 @@ async def test_first_person_words_that_the_user_did_not_type_are_refused(
 
 async def test_typed_first_person_words_are_refused_if_they_are_not_shared(memory: Mnemic) -> None:
     for wanted in ({"scope": "user"}, {"scope": "group", "private": True}, {"scope": "group", "category": "profile"}):
-        given = {"content": TYPED, "category": "projects", **wanted}
+        given: dict[str, Any] = {"content": TYPED, "category": "projects", **wanted}
         assert (await call(memory, ANA, "remember", said=[SAID], **given)).status == "error"
     assert await keys(memory) == []
 

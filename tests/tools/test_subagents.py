@@ -89,7 +89,7 @@ async def test_it_is_told_its_task_and_nothing_else_its_words_are_not_observed_a
     assert "as its researcher" in system["content"]
     assert task["content"] == "What of  Ryd?"
     assert superuser.execute("select count(*) from mnemic.messages").fetchall() == [(0,)]
-    (used,) = await memory.usage(ANA)
+    (used,) = await memory.usage.tokens(ANA)
     assert (used.step, used.tier, used.model) == ("researcher", "agent", "openai:gpt-5.1")
     assert (used.calls, used.input_tokens, used.output_tokens) == (1, 100, 10)
 

@@ -75,7 +75,7 @@ def test_a_conversation_goes_on_and_is_found_again(mnemic: Command, superuser: p
     again = shlex.split(listed.stderr.rpartition("to go on with the latest: ")[2])
     assert again == ["mnemic", "chat", *WHO, "--session", "old one"]
     threads = json.loads(mnemic("threads", *WHO, "--json").stdout)
-    assert [thread["thread_id"] for thread in threads] == ["old one", "new"]
+    assert [thread["id"] for thread in threads] == ["old one", "new"]
     assert threads[0]["updated_at"] > threads[1]["updated_at"]
     assert "boat" not in listed.output + json.dumps(threads)
     for stranger in (("--agent", "museum", "--user", "ana"), ("--agent", "guide", "--user", "cy")):

@@ -73,7 +73,7 @@ def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Comm
     shown = mnemic("query", "catalogue", *WHO, "--explain").stdout
     assert sum("words 0." in line and " = " in line for line in shown.splitlines()) == 3
     found = SearchResult(
-        item_id=TASK.id, kind="fact", scope_key="user:ana", category="tasks", subject="Ana", content=TASK.content,
+        id=TASK.id, kind="fact", scope_key="user:ana", category="tasks", subject="Ana", content=TASK.content,
         dated=MORNING, importance=4, score=0.98, created_at=MORNING, updated_at=MORNING,
         explanation=Explanation(text=0.0608, similarity=0.714, fused=0.93, from_source=True, boosts={"subject": 0.05}),
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_recall_finds_with_date_and_score(mnemic: Command, world: dict[str, UUID
     assert first.startswith("2026-03-02")
     assert "harbour office" not in result.stdout
     found = json.loads(mnemic("query", "Who does Ana work for?", *WHO, "--json").stdout)
-    assert str(world["new"]) in [item["item_id"] for item in found]
+    assert str(world["new"]) in [item["id"] for item in found]
     assert all(item["score"] > 0 for item in found)
 
 

@@ -89,7 +89,7 @@ def test_it_only_shows_without_yes_and_says_how_it_is_undone_with_it(
     assert (dry.exit_code, dry.stderr) == (0, "")
     planned = json.loads(as_json.stdout)
     assert planned["op_id"] is None
-    assert planned["changes"][0]["memory_id"] in dry.stdout
+    assert planned["changes"][0]["id"] in dry.stdout
     assert not any("bees" in result.stdout + result.stderr for result in (shown, dry, as_json))
     assert everything(superuser) == before
 
@@ -344,7 +344,7 @@ def test_the_log_is_of_operations_without_contents(mnemic: Command) -> None:
     assert [item["reason"] for item in operations][:3] == ["formation", "protection", "formation"]
     assert sum(sum(item["events"].values()) for item in operations) == len(EVENTS)
     shown = mnemic("audit", "log", *BLIND)
-    assert str(operations[0]["op_id"]) in shown.stdout
+    assert str(operations[0]["id"]) in shown.stdout
     assert "Lisbon" not in shown.stdout
     assert log(*BLIND, "--limit", 2) == log(*BLIND, "--since", operations[1]["ts"]) == operations[:2]
     assert {item["session_id"] for item in log(*BLIND, "--session", "s1")} == {"s1"}

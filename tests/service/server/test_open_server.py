@@ -12,6 +12,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
 from mnemic.service.memory import Mnemic
+from mnemic.state.settings import Settings
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.scripted import CONSOLIDATION, REFLECTIONS, consolidation, reflection, reflections, turns
@@ -127,7 +128,7 @@ async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClie
 async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the_server(
     opened: DevServer, client: LangGraphClient
 ) -> None:
-    async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
+    async with Mnemic.open(settings=Settings(**opened.settings.model_dump(exclude_unset=True))) as memory:
         await memory.observe(WALK, turns("I live in Lisbon.", "assistant: Lovely.", "Be short, please.", "Thank you."))
 
     formed = await _run(client, "formation", {"force": True})
@@ -138,7 +139,7 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
     assert [one["step"] for one in written.pop("spent")] == ["write_consolidation"]
     assert written == {"scope_key": "user:ana", "outcome": "saved", "absorbed": 1, "kept_share": 1.0, "problem": None}
 
-    async with Mnemic.open(**opened.settings.model_dump(exclude_unset=True)) as memory:
+    async with Mnemic.open(settings=Settings(**opened.settings.model_dump(exclude_unset=True))) as memory:
         for rule in RULES:
             await memory.remember(WALK, rule, category="constraints", kind="core")
     refined = await _run(client, "refinement", {"scope_key": "user:ana", "force": True})

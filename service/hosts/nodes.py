@@ -1,0 +1,106 @@
+"""Memory as nodes of a host's own graph."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from mnemic.memory.messages.incoming import require_speaker
+from mnemic.memory.messages.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.resources import Resources
+from mnemic.service.graphs import Graphs
+from mnemic.state.checking import check_arguments
+from mnemic.state.errors import InvalidInputError
+from mnemic.state.graphs import SearchMode
+from mnemic.state.identity import HostId
+from mnemic.state.query import BudgetTokens
+from mnemic.state.supervisor import MemoryState
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HostNodes:
+    """Nodes for a host's own graph; each takes the identity from the context of the run.
+
+    A node raises `MissingIdentityError` if a message of a user belongs to no user.
+    """
+
+    _resources: Resources
+    _graphs: Graphs
+
+    @check_arguments
+    def recall(
+        self,
+        *,
+        role: HostId | None = None,
+        search: SearchMode = "auto",
+        budget_tokens: BudgetTokens | None = None,
+        messages_key: str = "messages",
+    ) -> Callable[..., Awaitable[MemoryState]]:
+        """Return a node that writes the memory context of this turn into a `MemoryState`. It only reads the database.
+
+        Args:
+            role: the role whose allowlist applies; None for the identity's role.
+            search: as in `Mnemic.recall`.
+            budget_tokens: as in `Mnemic.recall`.
+            messages_key: the channel that holds the conversation.
+
+        Raises:
+            InvalidInputError: if an argument cannot be used.
+        """
+        options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
+
+        async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
+            identity = identity_of(runtime)
+            messages = _conversation(state, messages_key)
+            # the observe node decides whether a message may name its speaker
+            require_speaker(messages, identity, several_speakers=True)
+            recalled = await recall_turn(self._graphs.recall, identity, messages, options)
+            if options.in_role(identity).role != identity.role:
+                # the host observes in its own role, to which nothing was announced
+                del recalled["memory_revision"]
+            return recalled
+
+        return recall
+
+    @check_arguments
+    def observe(
+        self, *, messages_key: str = "messages", several_speakers: bool = False
+    ) -> Callable[..., Awaitable[None]]:
+        """Return a node that stores the conversation for formation, each message once. It waits for no model.
+
+        Place it at the end of a turn, and also right after START if a node between may remove messages or fail.
+
+        Args:
+            messages_key: the channel that holds the conversation.
+            several_speakers: as in `Mnemic.observe`.
+
+        Raises:
+            InvalidInputError: if an argument cannot be used.
+        """
+
+        async def observe(state: Any, runtime: Runtime[Any]) -> None:
+            identity = identity_of(runtime)
+            messages = _conversation(state, messages_key)
+            require_speaker(messages, identity, several_speakers=several_speakers)
+            revision = state.get("memory_revision")
+            await observe_turn(
+                self._resources, identity, messages, revision=revision, several_speakers=several_speakers
+            )
+
+        return observe
+
+    def form(self) -> Callable[..., Awaitable[None]]:
+        """Return a node that starts the formation of due messages, as `form_later` does. It waits for no model."""
+
+        async def form(state: Any, runtime: Runtime[Any]) -> None:
+            form_later(self._resources, self._graphs.formation, identity_of(runtime))
+
+        return form
+
+
+def _conversation(state: Mapping[str, Any], key: str) -> Any:
+    if key not in state:
+        raise InvalidInputError("the graph's state has no such channel: messages_key names the one with the messages")
+    return state[key]
