@@ -1,1 +1,1 @@
-"""All text that models read: a Markdown file for each step, its typed input and output beside it; context and tools."""
+"""All text that models read, in a folder for each feature: a Markdown file for each step, with its input and output."""

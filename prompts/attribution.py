@@ -11,14 +11,18 @@ def signature(attribution: Attribution | None) -> str:
     """Return the end of a line that names the author and quotes the typed sentence: ` (from Ana: "At nine.")`."""
     if attribution is None:
         return ""
-    said = f': "{quotable(attribution.said)}"' if attribution.said else ""
-    return f" (from {single_line(display_name(attribution.author))}{said})"
+    author = single_line(display_name(attribution.author))
+    if not attribution.said:
+        return f" (from {author})"
+    return f' (from {author}: "{quotable(attribution.said)}")'
 
 
 def signature_of_others(memory: Attributable, reader: str | None) -> str:
-    """Return the signature for a prompt of a model step, or nothing for a memory that the reader brought."""
+    """Return the signature for a prompt of a model step, or nothing for a memory that the reader submitted."""
     attribution = attribution_for(reader, memory)
-    return signature(attribution) if attribution and attribution.author != reader else ""
+    if attribution is None or attribution.author == reader:
+        return ""
+    return signature(attribution)
 
 
 def quotable(text: str) -> str:

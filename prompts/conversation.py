@@ -1,4 +1,4 @@
-"""How a conversation is shown to a model: numbered lines, dated, escaped, fenced as data."""
+"""The form of a conversation in a prompt: numbered lines, dated, escaped, fenced as data."""
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
@@ -9,12 +9,12 @@ from xml.sax.saxutils import escape
 
 from mnemic.state.kinds import Role
 
-#: What ends a name, or begins a role.
+#: Replacements of the characters that end a name or begin a role.
 _MARKS = str.maketrans("():", "[];")
 
 
 class Line(NamedTuple):
-    """One message as a step sees it; the model names it by its number only."""
+    """One message in a prompt; the model refers to it by its number only."""
 
     number: int
     #: Display name of the speaker.
@@ -25,85 +25,97 @@ class Line(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """A user who speaks in a conversation."""
+    """Speaking user of a conversation."""
 
     #: Display name.
     name: str
-    #: Whether what they type may become a group's, and everybody's.
+    #: Whether typed text of the user may become a memory of the group.
     is_member: bool = False
+    #: Whether typed text of the user may become a memory of the agent.
     teaches: bool = False
 
     def line(self) -> str:
-        """`user Vera, speaks for the group, teaches the agent`."""
-        marks = {"speaks for the group": self.is_member, "teaches the agent": self.teaches}
-        return ", ".join([f"user {single_line(self.name)}", *(mark for mark, holds in marks.items() if holds)])
+        """Return a line such as `user Vera, speaks for the group, teaches the agent`."""
+        line = f"user {single_line(self.name)}"
+        if self.is_member:
+            line += ", speaks for the group"
+        if self.teaches:
+            line += ", teaches the agent"
+        return line
 
 
 class People(NamedTuple):
-    """Who takes part in a conversation."""
+    """Agent, users and groups of a conversation."""
 
-    #: Display name of the agent, and who it is by its settings; may be empty.
+    #: Display name of the agent.
     agent: str = "Agent"
+    #: Persona of the agent from its settings; may be empty.
     persona: str = ""
     speakers: tuple[Speaker, ...] = ()
-    #: Display names of the groups it belongs to; a draft names one of several by its number.
+    #: Display names of the groups of the conversation; a draft refers to one of several by its number.
     groups: tuple[str, ...] = ()
 
     def lines(self) -> str:
-        """A line for the agent, each user and each group."""
-        persona = f": {single_line(self.persona)}" if self.persona else ""
-        numbered = len(self.groups) > 1
-        groups = (
-            f"group {f'{number} ' if numbered else ''}{single_line(name)}"
-            for number, name in enumerate(self.groups, start=1)
-        )
-        agent = f"agent {single_line(self.agent)} (the assistant){persona}"
-        return "\n".join([agent, *(speaker.line() for speaker in self.speakers), *groups])
+        """Return a line for the agent, each user and each group."""
+        lines = [f"agent {single_line(self.agent)} (the assistant)"]
+        if self.persona:
+            lines[0] += f": {single_line(self.persona)}"
+        lines += [speaker.line() for speaker in self.speakers]
+        for number, name in enumerate(self.groups, start=1):
+            prefix = f"group {number}" if len(self.groups) > 1 else "group"
+            lines.append(f"{prefix} {single_line(name)}")
+        return "\n".join(lines)
 
 
 def as_data(text: str) -> str:
-    """Text that cannot close the fence it stands in. Quotes and apostrophes stay as they are."""
+    """Return text that cannot close the fence around it. Quotes and apostrophes stay as they are."""
     return escape(text)
 
 
 def single_line(text: str) -> str:
-    """Data without a line break, which could otherwise pass for the beginning of another entry."""
+    """Return data without a line break, which could otherwise pass for the beginning of another entry."""
     return as_data(" ".join(text.split()))
 
 
 def render_lines(lines: Iterable[Line], *, others: int | None = None) -> str:
-    """`3 [09:14] Ana: text`, one message after the other, each at its own offset, below their day:
-    `Mon 2026-03-02`.
+    """Return one line for each message, such as `3 [09:14] Ana: text`, under a line for its day: `Mon 2026-03-02`.
 
-    With the weekday and the time, "next Tuesday" and "tonight" are dates. All but users have their role in brackets.
-    Further lines of a message are set in, so that nobody's words can pass for another message or day; a name stands
-    on one line, without colon and round brackets, so that no name can pass for another's words, or another role's.
+    Each time has the offset of its message. With the weekday and the time, "next Tuesday" and "tonight" are dates. All
+    speakers except users have their role in brackets. Further lines of a message are indented, so that no text can pass
+    for another message or day. A name is one line without colon and round brackets, so that no name can pass for the
+    text or the role of another speaker.
 
     Args:
-        others: how many characters are shown of a message that is no user's; None: all.
+        lines: Messages in order.
+        others: Maximum number of characters of a message that is no user's; None for all.
     """
-    shown = []
-    for day, said in groupby(lines, key=lambda line: on_day(line.said_at)):
-        shown += [day, *(_said(line, others) for line in said)]
-    return "\n".join(shown)
+    rendered: list[str] = []
+    for day, messages in groupby(lines, key=lambda line: on_day(line.said_at)):
+        rendered.append(day)
+        rendered += [_render_line(line, others) for line in messages]
+    return "\n".join(rendered)
 
 
-def _said(line: Line, others: int | None) -> str:
-    text = line.content if line.role == "user" else _beginning(line.content, others)
+def _render_line(line: Line, others: int | None) -> str:
     speaker = single_line(line.speaker.translate(_MARKS))
-    role = "" if line.role == "user" else f" ({line.role})"
-    return f"{line.number} [{line.said_at:%H:%M}] {speaker}{role}: {indented(text)}"
+    text = line.content
+    if line.role != "user":
+        speaker += f" ({line.role})"
+        text = _beginning(text, others)
+    return f"{line.number} [{line.said_at:%H:%M}] {speaker}: {indented(text)}"
 
 
-def _beginning(text: str, most: int | None) -> str:
-    return text if most is None or len(text) <= most else f"{text[:most].rsplit(' ', 1)[0]} ..."
+def _beginning(text: str, max_chars: int | None) -> str:
+    if max_chars is None or len(text) <= max_chars:
+        return text
+    return f"{text[:max_chars].rsplit(' ', 1)[0]} ..."
 
 
 def on_day(day: date) -> str:
-    """`Wed 2026-05-20`, in English whatever the locale: with the weekday, "last Friday" is a date."""
+    """Return a day such as `Wed 2026-05-20`, in English in every locale: with the weekday, "last Friday" is a date."""
     return f"{format_datetime(datetime.combine(day, time(), UTC))[:3]} {day:%Y-%m-%d}"
 
 
 def indented(text: str) -> str:
-    """Data whose further lines are set in."""
+    """Return data with its further lines indented."""
     return "\n    | ".join(as_data(text).splitlines())

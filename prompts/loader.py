@@ -1,6 +1,7 @@
-"""A model step: its prompt, read from a Markdown file, and the types of what it takes and answers."""
+"""Model steps: a prompt from a Markdown file, and the types of its input and output."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -20,10 +21,10 @@ _ITEM = re.compile(r"(?:^|\n+)- (\w+): ")
 
 
 class StepInput(Protocol):
-    """What a step is given."""
+    """Input of a step."""
 
     def variables(self) -> dict[str, str]:
-        """The values of the prompt's slots, escaped."""
+        """Return the values of the prompt's slots, escaped."""
 
 
 class Otherwise(NamedTuple):
@@ -33,7 +34,7 @@ class Otherwise(NamedTuple):
 
 
 class StepOutput(BaseModel):
-    """What a model answers, or a part of it; a field too many is refused.
+    """Answer of a model, or a part of it; an unknown field is refused.
 
     Before an answer comes here, `models/reading.py` drops unknown fields and mends values that have one meaning.
     """
@@ -60,19 +61,18 @@ class Prompt(NamedTuple):
     """The text of one model step."""
 
     name: str
-    #: Fixed text; but for the one step whose ledger stands in it, nothing said or stored can reach the system role.
+    #: Fixed text. No conversation and no memory gets into the system role, except the ledger of a refinement.
     system: str
-    #: Text with a `{{slot}}` for each variable; what stands between `{{#slot}}` and `{{/slot}}` goes where it is empty.
+    #: Text with a `{{slot}}` for each variable. The part from `{{#slot}}` to `{{/slot}}` is left out if the variable
+    #: is empty.
     user: str
 
     def render(self, **values: str) -> tuple[str, str]:
-        """System and user text with every slot filled, and values without a slot left out.
+        """Return system and user text with every slot filled; values without a slot are left out.
 
         A slot inside a value stays as it is. A slot without a value is a KeyError.
         """
-        given = (_PART.sub(lambda part: part[2] if values[part[1]] else "", text) for text in (self.system, self.user))
-        system, user = (_SLOT.sub(lambda slot: values[slot[1]], text) for text in given)
-        return system, user
+        return _fill(self.system, values), _fill(self.user, values)
 
     def read_values(self, user: str) -> dict[str, str] | None:
         """Return the values in a rendered user text, empty ones included, or None if it has another template."""
@@ -82,27 +82,38 @@ class Prompt(NamedTuple):
         return match.groupdict(default="")
 
 
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    def part(match: re.Match[str]) -> str:
+        if not values[match[1]]:
+            return ""
+        return match[2]
+
+    return _SLOT.sub(lambda slot: values[slot[1]], _PART.sub(part, template))
+
+
 class Step(NamedTuple, Generic[In, Out]):
-    """A job that a language model does for a graph; `mnemic.models.offline.steps` has a rule of its prompt's name."""
+    """A job of a language model for a graph; `mnemic.models.offline.steps` has a rule of its prompt's name."""
 
     prompt: Prompt
     output: type[Out]
     tier: Tier
 
     def messages(self, step_input: In) -> list[BaseMessage]:
-        """What a model is asked with."""
+        """Return the request to a model."""
         system, user = self.prompt.render(**step_input.variables())
         return [SystemMessage(system), HumanMessage(user)]
 
 
 def parse_prompt(name: str, source: str, *, system_slots: bool = False) -> Prompt:
-    """The prompt that a file's text describes: a section `# system` and a section `# user`.
+    """Return the prompt of a file with a section `# system` and a section `# user`.
 
     Args:
-        system_slots: whether the system section may have slots too.
+        name: Name of the prompt.
+        source: Text of the file.
+        system_slots: Whether the system section may have slots, too.
 
     Raises:
-        ConfigurationError: there are other sections, or the system section has a slot.
+        ConfigurationError: if there are other sections, or the system section has a slot.
     """
     sections = _sections(source)
     if sections.keys() != {"system", "user"}:
@@ -116,15 +127,15 @@ def load_prompt(name: str, *, system_slots: bool = False) -> Prompt:
     """Return the prompt in `NAME.md` below this folder; arguments and errors as for `parse_prompt`.
 
     Args:
-        name: path of the file, such as `refinement/refine`; its last part is the name of the step.
-        system_slots: whether the system section may have slots too.
+        name: Path of the file, such as `refinement/refine`; its last part is the name of the step.
+        system_slots: Whether the system section may have slots, too.
     """
     return parse_prompt(name.rpartition("/")[2], _source(name), system_slots=system_slots)
 
 
 def load_texts(name: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """The texts of `NAME.md` beside this module, by their headings, each with the list below it: `- name: sentence`."""
-    texts = {}
+    """Return the texts of `NAME.md` below this folder by their headings, each with its list of `- name: sentence`."""
+    texts: dict[str, tuple[str, dict[str, str]]] = {}
     for heading, section in _sections(_source(name)).items():
         text, *pairs = _ITEM.split(section)
         texts[heading] = (text, dict(zip(pairs[::2], pairs[1::2], strict=True)))

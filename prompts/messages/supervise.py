@@ -1,4 +1,4 @@
-"""What the supervisor and its sub-agents are told of themselves."""
+"""Prompts of the supervisor and its sub-agents, and the texts that replace results of tools."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,7 +7,7 @@ from typing import Final
 from mnemic.prompts.loader import load_texts
 
 _TEXTS: Final = load_texts("messages/supervise")
-#: The sub-agents, each with what it is for.
+#: Purpose of each sub-agent.
 SUBAGENTS: Final[Mapping[str, str]] = MappingProxyType(_TEXTS["tasks"][1])
 TASK: Final = "The whole task in plain words; nothing of this conversation is passed on but this."
 DECLINED: Final = "The user was asked and does not want that. It was not done."
@@ -20,15 +20,15 @@ UNFINISHED: Final = "It came to no end within {turns} turns. Give it a smaller t
 
 
 def system_prompt(persona: str | None) -> str:
-    """The supervisor's: what it is, and who it is."""
+    """Return the prompt of the supervisor: its task, then its persona."""
     return "\n\n".join(filter(None, (_TEXTS["supervisor"][0], persona)))
 
 
 def subagent_prompt(role: str) -> str:
-    """A sub-agent's."""
+    """Return the prompt of a sub-agent."""
     return _TEXTS["subagent"][0].format(role=role, what=SUBAGENTS[role])
 
 
 def subagent_description(role: str) -> str:
-    """What the supervisor is told of a sub-agent."""
+    """Return the description of a sub-agent for the supervisor."""
     return f"{_TEXTS['descriptions'][1][role]} It works alone and answers once."

@@ -1,7 +1,6 @@
-"""Where memory stands in a request to a chat model: its beginning is cached, so that what moves stands late."""
+"""The place of the memory context in a request: providers cache its beginning, so changing text comes late."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
@@ -9,37 +8,61 @@ from mnemic.state.graphs import MemoryContext
 
 
 def with_memory(messages: Sequence[BaseMessage], context: MemoryContext) -> list[BaseMessage]:
-    """The messages of a request with what memory says to it; what is given stays as it is.
+    """Return the messages of a request with the memory context; the given messages stay unchanged.
 
-    What changes seldom comes behind the system message, which is added where there is none. What belongs to the turn
-    comes in front of the message of the user that it was recalled for, through all model calls of the turn; where no
-    user has said anything, behind the rest. A content that is a list keeps its parts, and has the text as one more.
+    The part that rarely changes follows the system message, which is added if there is none. The part of the turn
+    precedes the user's message that the recall was for, through all model calls of the turn; without a message of a
+    user, it follows the other part. A content that is a list gets the text as one more part.
 
     Args:
-        messages: the whole request, the host's own system message first.
-        context: that of the turn's recall, as a graph's `memory_context` or in what `Mnemic.recall` returns.
+        messages: The whole request, with the host's system message first.
+        context: Context of the turn's recall: `memory_context` of a graph, or `context` of the result of `Mnemic.recall`.
     """
-    conversation, behind = [*messages], [context.standing]
-    places = [place for place, message in enumerate(conversation) if isinstance(message, HumanMessage)]
-    wanted = context.message_id
-    own = [place for place in places if wanted is not None and conversation[place].id == wanted]
-    if not places:
-        behind.append(context.turn)
-    elif context.turn:  # by its place where messages have no ids, or a summary has taken that of this one
-        place = (own or places)[-1]
-        conversation[place] = _joined(conversation[place], context.turn, in_front=True)
-    text = "\n\n".join(filter(None, behind))
-    if not text:
+    conversation = list(messages)
+    place = _place_of_turn(conversation, context.message_id)
+    system_text = context.standing
+    if place is None:
+        system_text = _paragraphs(system_text, context.turn)
+    elif context.turn:
+        conversation[place] = _prepend(conversation[place], context.turn)
+    if not system_text:
         return conversation
     if not conversation or not isinstance(conversation[0], SystemMessage):
-        return [SystemMessage(text), *conversation]
-    return [_joined(conversation[0], text, in_front=False), *conversation[1:]]
+        return [SystemMessage(system_text), *conversation]
+    return [_append(conversation[0], system_text), *conversation[1:]]
 
 
-def _joined(message: BaseMessage, text: str, *, in_front: bool) -> BaseMessage:
-    own: Any = message.content
-    if isinstance(own, str):
-        parts = filter(None, [text, own] if in_front else [own, text])
-        return message.model_copy(update={"content": "\n\n".join(parts)})
-    part = {"type": "text", "text": text}
-    return message.model_copy(update={"content": [part, *own] if in_front else [*own, part]})
+def _place_of_turn(messages: Sequence[BaseMessage], message_id: str | None) -> int | None:
+    """Return the place of the message with this id, or of the last one of a user; None without a user's message.
+
+    A message may have no id, and a summary may have replaced it.
+    """
+    last: int | None = None
+    with_id: int | None = None
+    for place, message in enumerate(messages):
+        if not isinstance(message, HumanMessage):
+            continue
+        last = place
+        if message_id is not None and message.id == message_id:
+            with_id = place
+    if with_id is not None:
+        return with_id
+    return last
+
+
+def _prepend(message: BaseMessage, text: str) -> BaseMessage:
+    content = message.content
+    if isinstance(content, str):
+        return message.model_copy(update={"content": _paragraphs(text, content)})
+    return message.model_copy(update={"content": [{"type": "text", "text": text}, *content]})
+
+
+def _append(message: BaseMessage, text: str) -> BaseMessage:
+    content = message.content
+    if isinstance(content, str):
+        return message.model_copy(update={"content": _paragraphs(content, text)})
+    return message.model_copy(update={"content": [*content, {"type": "text", "text": text}]})
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
