@@ -1,5 +1,6 @@
 """Categories, their recall, and the allowlists of roles."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -49,8 +50,10 @@ class Allowlist(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _a_list_will_do(cls, given: Any) -> Any:
-        return {"categories": given} if isinstance(given, list) else given
+    def _from_list(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return {"categories": value}
+        return value
 
 
 class _Categories(_Part):
@@ -71,34 +74,34 @@ class Categories(NamedTuple):
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Return the categories with facts that are always in context."""
-        return tuple(name for name, category in self.by_name.items() if category.context == "all")
+        """Categories with facts that are always in context."""
+        return tuple(category.name for category in self.by_name.values() if category.context == "all")
 
     @property
     def formed(self) -> tuple[str, ...]:
-        """Return the categories that formation may choose from."""
-        return tuple(name for name, category in self.by_name.items() if category.formed)
+        """Categories that formation may choose from."""
+        return tuple(category.name for category in self.by_name.values() if category.formed)
 
     @property
     def personal(self) -> frozenset[str]:
-        """Return the categories that are a person's own."""
-        return frozenset(name for name, category in self.by_name.items() if category.personal)
+        """Categories that are a person's own."""
+        return frozenset(category.name for category in self.by_name.values() if category.personal)
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
-        """Return the formed categories, each with its meaning, which may be empty."""
+        """Formed categories, each with its meaning, which may be empty."""
         return tuple((name, self.by_name[name].meaning) for name in self.formed)
 
     @property
     def rag_lengths(self) -> dict[str, int]:
-        """Return the maximum number of results of each category in one search."""
+        """Maximum number of results of one search, by category."""
         return {name: category.rag_length for name, category in self.by_name.items()}
 
     def of_role(self, role: str) -> Allowlist:
         """Return the allowlist of a role.
 
         Raises:
-            CategoryRefusedError: no role of that name.
+            CategoryRefusedError: if there is no role of that name.
         """
         if role not in self.allowlists:
             raise CategoryRefusedError(
@@ -112,30 +115,40 @@ class Categories(NamedTuple):
         Names count as they are written: no case, width or look-alike is folded, so that nothing is allowed by accident.
 
         Raises:
-            CategoryRefusedError: a name is not on the role's list, or the role has none.
+            CategoryRefusedError: if a name is not on the role's list, or the role has none.
         """
         allowed = self.of_role(role).categories
         if names is None:
             return allowed
-        if refused := [name for name in dict.fromkeys(names) if name not in allowed]:
-            known = [name for name in refused if name in self.by_name]
-            named = ", ".join([*known, *(["names that are no category"] if len(known) < len(refused) else [])])
-            raise CategoryRefusedError(
-                f"not allowed for this role: {named}; it may ask for {', '.join(allowed) or 'none'}"
-            )
-        return tuple(dict.fromkeys(names))
+        distinct = tuple(dict.fromkeys(names))
+        if set(distinct) <= set(allowed):
+            return distinct
+        may_request = ", ".join(allowed) or "none"
+        refused = ", ".join(self._describe_refused(distinct, allowed))
+        raise CategoryRefusedError(f"not allowed for this role: {refused}; it may ask for {may_request}")
+
+    def _describe_refused(self, names: Sequence[str], allowed: Sequence[str]) -> list[str]:
+        """Return the refused names; a name that is no category may be any text, and is not repeated."""
+        refused = [name for name in names if name not in allowed]
+        known = [name for name in refused if name in self.by_name]
+        if len(known) < len(refused):
+            return [*known, "names that are no category"]
+        return known
 
     def writable(self, role: str) -> tuple[str, ...]:
         """Return the categories that a role may write: those that it reads and formation may choose from.
 
         Raises:
-            CategoryRefusedError: no role of that name.
+            CategoryRefusedError: if there is no role of that name.
         """
-        return tuple(name for name in self.of_role(role).categories if name in self.formed)
+        formed = self.formed
+        return tuple(name for name in self.of_role(role).categories if name in formed)
 
     def stored_as(self, name: str) -> str:
-        """Return the category of a name that formation wrote, which may be any text."""
-        return name if name in self.formed else DEFAULT_CATEGORY
+        """Return the category to store for a name that a model wrote, which may be any text."""
+        if name in self.formed:
+            return name
+        return DEFAULT_CATEGORY
 
 
 def load_categories(path: Path | None = None) -> Categories:
@@ -145,30 +158,44 @@ def load_categories(path: Path | None = None) -> Categories:
     allowlist.
 
     Raises:
-        ConfigurationError: the file cannot be read, or does not have the form of `memory/runtime/categories.yaml`.
+        ConfigurationError: if the file cannot be read, or does not have the form of `memory/runtime/categories.yaml`.
     """
     from mnemic.memory.runtime.plain_yaml import read_settings  # 10 ms, which importing the graphs need not take
 
     packaged = read_settings(resources.files("mnemic.memory.runtime").joinpath("categories.yaml"), _File, _NAME)
-    file = packaged if path is None else read_settings(path, _File, _NAME)
-    given = (*file.categories.system, *file.categories.custom)
-    named = [category.name for category in given]
-    if twice := {name for name in named if named.count(name) > 1}:
-        raise _misfit(f"categories: stands there twice: {', '.join(sorted(twice))}")
-    every = {category.name: category for category in packaged.categories.system}
-    for category in given:
-        changed = category.model_dump(exclude_unset=True)
-        every[category.name] = every.get(category.name, category).model_copy(update=changed)
-    if not every[DEFAULT_CATEGORY].formed:
-        raise _misfit(f"categories: {DEFAULT_CATEGORY} takes what formation finds no other for, so it has to be formed")
-    allowlists = {OWNER: Allowlist(categories=tuple(every), standing=True)}
-    for role, own in file.allowlists.items():
-        if unknown := set(own.categories) - set(every):
+    file = packaged
+    if path is not None:
+        file = read_settings(path, _File, _NAME)
+    by_name = _merge_categories(packaged, file)
+    allowlists = {OWNER: Allowlist(categories=tuple(by_name), standing=True)}
+    for role, allowlist in file.allowlists.items():
+        unknown = set(allowlist.categories) - by_name.keys()
+        if unknown:
             raise _misfit(f"allowlists.{field_name(role)}: no category is called {', '.join(sorted(unknown))}")
-        given_as = packaged.allowlists.get(role, own) if "standing" not in own.model_fields_set else own
-        names = tuple(dict.fromkeys(own.categories))
-        allowlists[role] = Allowlist(categories=names, standing=given_as.standing)
-    return Categories(MappingProxyType(every), MappingProxyType(allowlists))
+        standing = allowlist.standing
+        if "standing" not in allowlist.model_fields_set and role in packaged.allowlists:
+            standing = packaged.allowlists[role].standing
+        distinct = tuple(dict.fromkeys(allowlist.categories))
+        allowlists[role] = Allowlist(categories=distinct, standing=standing)
+    return Categories(MappingProxyType(by_name), MappingProxyType(allowlists))
+
+
+def _merge_categories(packaged: _File, file: _File) -> dict[str, Category]:
+    """Return the packaged categories with the fields and the categories of the file."""
+    overrides = (*file.categories.system, *file.categories.custom)
+    counts = Counter(category.name for category in overrides)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise _misfit(f"categories: named more than once: {', '.join(repeated)}")
+    by_name = {category.name: category for category in packaged.categories.system}
+    for category in overrides:
+        fields = category.model_dump(exclude_unset=True)
+        by_name[category.name] = by_name.get(category.name, category).model_copy(update=fields)
+    if not by_name[DEFAULT_CATEGORY].formed:
+        raise _misfit(
+            f"categories: {DEFAULT_CATEGORY} receives the memories that fit no other category, so it has to be formed"
+        )
+    return by_name
 
 
 def _misfit(problem: str) -> ConfigurationError:

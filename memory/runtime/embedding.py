@@ -1,4 +1,4 @@
-"""Vectors of what is stored: at once if the embedding model can be had, else later. No caller waits for an outage."""
+"""Vectors of stored texts: at once if the embedding model answers, else later. No caller waits for an outage."""
 
 import asyncio
 import logging
@@ -40,9 +40,9 @@ async def is_switched(resources: Resources, chosen: Resources, tx: ScopedTransac
     """Return whether the agent was switched to another embedder after its embedder was chosen for a question.
 
     Args:
-        resources: of the process.
-        chosen: returned by `with_agents_embedder`.
-        tx: in which the search has run.
+        resources: Resources of the process.
+        chosen: Resources from `with_agents_embedder`.
+        tx: Transaction of the search.
     """
     if chosen is resources or resources.previous_embedder is None:
         return False
@@ -63,17 +63,20 @@ async def embed_to_store(
     A text without a vector is found by its words. `embed_pending` fills its vector later.
 
     Args:
-        is_awaited: a caller waits for the write, so that the model has less time.
+        resources: Resources of the process.
+        texts: Texts to embed.
+        is_awaited: Whether a caller waits for the write, so that the model has less time.
 
     Raises:
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
-    settings = resources.settings
-    limit = settings.pool_timeout_seconds if is_awaited else settings.model_timeout_seconds
+    limit = resources.settings.model_timeout_seconds
+    if is_awaited:
+        limit = resources.settings.pool_timeout_seconds
     try:
         return await embed_within(resources, texts, limit)
     except EmbedderUnavailableError as error:
-        _LOG.warning("%d texts get no vector for now: %s", len(texts), error)
+        _LOG.warning("%d texts are stored without a vector, which is added later: %s", len(texts), error)
         return [None] * len(texts)
 
 
@@ -98,12 +101,14 @@ async def embed_pending(
     that the model refuses again waits longer each time, up to a day. A batch that is cancelled is due at once.
 
     Args:
-        also: further scope keys, as of `Database.transaction`.
-        force: entries that have to wait are embedded, too.
+        resources: Resources of the process.
+        identity: Identity with the scope keys of the entries.
+        also: Further scope keys, as of `Database.transaction`.
+        force: Whether entries that have to wait are embedded, too.
 
     Raises:
-        EmbedderUnavailableError: the model does not answer; the rest waits as before.
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbedderUnavailableError: if the model does not answer; the other entries wait as before.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
     resources = await with_agents_embedder(resources, identity)
     write = partial(resources.database.write, identity, also=also)
@@ -112,7 +117,7 @@ async def embed_pending(
     embedded = 0
     while claimed := await write(partial(embeddings.claim, limit=BATCH_SIZE)):
         texts = [indexed_text(row) for row in claimed]
-        # if the model does not answer, the minute of the claim is the pause before it is asked again
+        # if the model does not answer, the minute of the claim is the pause before the next request
         async with release_claims_on(asyncio.CancelledError, resources, identity, claimed, also):
             vectors = await embed_within(resources, texts, resources.settings.model_timeout_seconds)
             fill = partial(embeddings.fill, texts=claimed, vectors=vectors, model=resources.embedder.name)
@@ -148,7 +153,7 @@ def embed_later(resources: Resources, identity: Identity, *, also: Sequence[str]
         try:
             await embed_pending(resources, identity, also=also)
         except MnemicError as error:
-            _LOG.warning("pending vectors were not filled: %s", error)
+            _LOG.warning("Could not fill pending vectors: %s", error, extra={"agent_id": identity.agent_id})
 
     resources.background.begin(("vectors", identity.agent_id, *identity.scope_keys, *also), fill)
 
@@ -157,12 +162,14 @@ async def embed_within(resources: Resources, texts: Sequence[str], limit: float)
     """Return one vector for each text, in order, or None for a text that the embedder refuses.
 
     Raises:
-        EmbedderUnavailableError: the embedder does not answer within the limit, in seconds.
-        EmbeddingError: a setting of the embedder is wrong.
+        EmbedderUnavailableError: if the embedder does not answer within the limit, in seconds.
+        EmbeddingError: if a setting of the embedder is wrong.
     """
+    timeout: float | None = limit
+    if resources.embedder.local:  # it cannot be away; it only has other texts before these
+        timeout = None
     try:
-        # a local model cannot be away: it has other texts before these
-        async with asyncio.timeout(None if resources.embedder.local else limit):
+        async with asyncio.timeout(timeout):
             return await embed_each(resources.embedder, texts)
     except TimeoutError:
         raise EmbedderUnavailableError(f"{resources.embedder.name} did not answer within {limit:g} s") from None

@@ -18,10 +18,10 @@ from mnemic.storage.database import Database
 from mnemic.storage.events import record_events
 
 _LOG = logging.getLogger("mnemic")
-#: Events that wait before a batch is written, and seconds after which fewer are.
+#: Number of waiting events that is written as one batch, and seconds after which a smaller batch is written.
 BATCH: Final = 64
 BATCH_SECONDS: Final = 30.0
-#: Events kept while the database is away; later ones are counted as lost.
+#: Maximum number of waiting events while the database is away; later ones are counted as lost.
 MAX_WAITING: Final = 10_000
 #: Upper bounds of the histograms of durations, in seconds: a recall takes milliseconds, a formation a minute.
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -100,24 +100,27 @@ class EventLog:
         """Collect an event about the block: its duration, and `error` if it raises.
 
         Args:
-            identity: the run's.
-            node: part of the service.
-            op: step, change, or job.
-            counts_person: whether the event names user and session; without them more events are equal.
+            identity: Identity of the run.
+            node: Part of the service.
+            op: Step, change or job.
+            counts_person: Whether the event names user and session; without them more events are equal.
         """
-        outcome, began, ended = Outcome(), monotonic(), False
+        person: dict[str, Any] = {}
+        if counts_person:
+            person = {"user_id": identity.user_id, "session_id": identity.session_id}
+        outcome, began = Outcome(), monotonic()
+        status: EventStatus = "error"
         try:
             yield outcome
-            ended = True
+            status = outcome.status or "ok"
         finally:
             self.note(
                 Event(
+                    **person,
                     agent_id=identity.agent_id,
                     node=node,
                     op=op,
-                    status=(outcome.status or "ok") if ended else "error",
-                    user_id=identity.user_id if counts_person else None,
-                    session_id=identity.session_id if counts_person else None,
+                    status=status,
                     memory_id=outcome.memory_id,
                     category=outcome.category,
                     sim=outcome.sim,
@@ -136,9 +139,9 @@ class EventLog:
         """Collect one event for so many changes; none if there were none.
 
         Args:
-            identity: of the run.
-            changes: node and operation, such as `("formation", "supersede")`.
-            count: how many there were.
+            identity: Identity of the run.
+            changes: Node and operation, such as `("formation", "supersede")`.
+            count: Number of changes.
             status: `skipped` if they were refused.
         """
         if count:
@@ -161,7 +164,8 @@ class EventLog:
                 await database.write(Identity(agent_id=agent_id), partial(record_events, events=batch))
             except MnemicError as error:
                 self.lost += sum(event.occurrences for event in batch)
-                _LOG.warning("%d events of agent %s were not recorded: %s", len(batch), agent_id, error)
+                text = "Could not record %d events of agent %s: %s"
+                _LOG.warning(text, len(batch), agent_id, error, extra={"agent_id": agent_id})
 
     def _add_up(self, event: Event) -> None:
         total = self.totals.setdefault((event.node, event.op, event.status), Total())

@@ -23,18 +23,21 @@ def identity_of(run: Run, *, in_turn: bool = False) -> Identity:
     """Return the identity of this run. Without a session, the thread is the session, on a server and in a turn.
 
     Args:
-        in_turn: whether it is a turn of a conversation, in any host.
+        run: Run of a node or a tool.
+        in_turn: Whether it is a turn of a conversation, in any host.
 
     Raises:
-        MissingIdentityError: no context, or one without an agent.
-        InvalidInputError: an id in it cannot be used.
-        RefusedIdentityError: it names an id that is not the authenticated user's.
+        MissingIdentityError: if there is no context, or one without an agent.
+        InvalidInputError: if an id in it cannot be used.
+        RefusedIdentityError: if it names an id that is not the authenticated user's.
     """
     user = run.server_info.user if run.server_info else None
     thread = run.execution_info.thread_id if run.execution_info else None
     identity = bind_identity(to_identity(run.context), user, thread)
-    names_session = identity.session_id is not None or not thread or not (in_turn or run.server_info)
-    return identity if names_session else identity.model_copy(update={"session_id": thread})
+    is_in_thread = thread and (in_turn or run.server_info)
+    if identity.session_id is not None or not is_in_thread:
+        return identity
+    return identity.model_copy(update={"session_id": thread})
 
 
 def acting_for(identity: Identity, scope_key: str) -> Identity:
@@ -64,53 +67,58 @@ def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | No
     agents of a user.
 
     Args:
-        identity: the identity in the request.
-        user: LangGraph Server's authenticated user.
-        thread_id: the run's thread.
+        identity: Identity in the request.
+        user: Authenticated user of LangGraph Server.
+        thread_id: Thread of the run.
 
     Raises:
-        RefusedIdentityError: it names a user, an actor, a session, a group or an agent that is not theirs.
-        InvalidInputError: the user's own id or groups cannot be used.
+        RefusedIdentityError: if it names a user, an actor, a session, a group or an agent that is not the user's.
+        InvalidInputError: if the id or a group of the authenticated user cannot be used.
     """
     if isinstance(identity, BoundIdentity) or user is None or not user.is_authenticated:
         return identity
-    own = {"user_id": user.identity, "actor_id": user.identity, "session_id": thread_id}
-    for field, theirs in own.items():
-        if getattr(identity, field) not in (None, theirs):
-            raise RefusedIdentityError(f"{field}: the run is not theirs who was authenticated; leave it out")
+    bound = {"user_id": user.identity, "actor_id": user.identity, "session_id": thread_id}
+    for field, value in bound.items():
+        if getattr(identity, field) not in (None, value):
+            raise RefusedIdentityError(f"{field}: it is not the authenticated user's; leave it out")
     if identity.role != SUPERVISOR:
         raise RefusedIdentityError("role: a request speaks in no other role than the agent that people talk with")
-    if claimed := [field for field in ("teaches_agent", "members") if getattr(identity, field)]:
-        raise RefusedIdentityError(f"{claimed[0]}: that is for the host to say, and for no request")
+    for field in ("teaches_agent", "members"):
+        if getattr(identity, field):
+            raise RefusedIdentityError(f"{field}: only the host may set it, and no request")
     agents, groups = token_claim(user, "agents"), token_claim(user, "groups")
     if agents and identity.agent_id not in agents:
         raise RefusedIdentityError("agent_id: the token does not name this agent")
     if not set(identity.group_ids) <= set(groups):
         raise RefusedIdentityError("group_ids: the token does not name this group")
-    return BoundIdentity(**{**identity.model_dump(), **own, "group_ids": identity.group_ids or groups})
+    return BoundIdentity(**{**identity.model_dump(), **bound, "group_ids": identity.group_ids or groups})
 
 
 def token_claim(user: BaseUser, field: str) -> tuple[str, ...]:
     """Return a claim of the user's token; users of another authentication have no such field."""
-    held = user[field] if field in user else ()  # noqa: SIM401 - the protocol has no `get`
-    return (held,) if isinstance(held, str) else tuple(held or ())
+    if field not in user:
+        return ()
+    values = user[field]
+    if isinstance(values, str):
+        return (values,)
+    return tuple(values or ())
 
 
 def require_own_scope(identity: Identity, key: str) -> None:
     """Raise if a request of an authenticated user concerns a shared scope key, which only the host may change.
 
     Raises:
-        RefusedIdentityError: the scope key is a group's or the agent's, and the identity a request's.
+        RefusedIdentityError: if the scope key is a group's or the agent's, and the identity is a request's.
     """
     if isinstance(identity, BoundIdentity) and split_scope_key(key)[0] in ("group", "agent"):
-        raise RefusedIdentityError("scope_key: others share it, so it is for the host to do, and for no request")
+        raise RefusedIdentityError("scope_key: others share it, so only the host may change it, and no request")
 
 
 def session_of(identity: Identity) -> str:
     """Return the session of the run.
 
     Raises:
-        InvalidInputError: the identity names none.
+        InvalidInputError: if the identity names none.
     """
     if identity.session_id is None:
         raise InvalidInputError("messages belong to a session: give the identity a session_id")

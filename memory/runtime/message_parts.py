@@ -1,4 +1,4 @@
-"""Parts of a message: which of them is text that its speaker typed, and the text and the mark of each other part."""
+"""Parts of a message: the text that its speaker typed, and the text and the mark of each other part."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
@@ -44,22 +44,30 @@ def read_part(part: dict[str, Any]) -> dict[str, str]:
     """Return a part as its `type` and `text`; a text that is not plain has `more`. Reading it again changes nothing.
 
     Raises:
-        ValueError: the part has neither type nor text, its text is no string, or it contains itself.
+        ValueError: if the part has neither type nor text, its text is no string, or it contains itself.
     """
     kind, text = part.get("type"), part.get("text")
     if not isinstance(text, str | None):
         raise ValueError("the text of a part is a string")
     if kind is None and text is None:
-        raise ValueError("a part of a message has a type, or its words as text")
-    name = str.__str__(kind) if isinstance(kind, str) else "unknown"
-    if kind is None:
-        name = "untyped"
-    further = {key: value for key, value in part.items() if name not in _WRITTEN or key not in _PLAIN_KEYS}
-    more = "\n".join(_texts(further))
+        raise ValueError("a part of a message has a type, or a text")
+    name = _type_name(kind)
     if name not in _WRITTEN:
-        return {"type": name, "text": more}
-    read = {"type": name, "text": str.__str__(text or "")}  # without the methods of a subclass
-    return {**read, "more": more} if "more" in part or any(further.values()) else read
+        return {"type": name, "text": "\n".join(_texts(part))}
+    fields = {"type": name, "text": str.__str__(text or "")}  # without the methods of a subclass
+    further = {key: value for key, value in part.items() if key not in _PLAIN_KEYS}
+    more = "\n".join(_texts(further))
+    if "more" in part or any(further.values()):
+        fields["more"] = more
+    return fields
+
+
+def _type_name(kind: object) -> str:
+    if kind is None:
+        return "untyped"
+    if isinstance(kind, str):
+        return str.__str__(kind)  # without the methods of a subclass
+    return "unknown"
 
 
 #: A mapping first: pydantic takes errors of a mapping for its own.
@@ -68,8 +76,12 @@ Part = Annotated[dict[str, Any], AfterValidator(read_part)]
 
 def spoken_text(audio: object) -> str | None:
     """Return the transcript of an answer that a model spoke, as LangChain and Chat Completions keep it, or as text."""
-    transcript = audio.get("transcript") if isinstance(audio, Mapping) else audio
-    return str.__str__(transcript) if isinstance(transcript, str) else None
+    transcript = audio
+    if isinstance(audio, Mapping):
+        transcript = audio.get("transcript")
+    if not isinstance(transcript, str):
+        return None
+    return str.__str__(transcript)  # without the methods of a subclass
 
 
 def is_written(part: Mapping[str, str], role: Role) -> bool:
@@ -86,7 +98,10 @@ def is_stored(part: Mapping[str, str], role: Role) -> bool:
 
 def attached_text(part: Mapping[str, str]) -> str:
     """Return all text of a part that is not its speaker's own."""
-    return "\n".join(text for text in (part["text"], part.get("more")) if text)
+    more = part.get("more")
+    if part["text"] and more:
+        return f"{part['text']}\n{more}"
+    return part["text"] or more or ""
 
 
 def mark_of(part: Mapping[str, str]) -> str | None:
@@ -99,6 +114,14 @@ def is_speech(part: Mapping[str, str]) -> bool:
     return mark_of(part) == "[audio]"
 
 
+def _fields(part: dict[str, Any]) -> list[tuple[bool, object]]:
+    """Return the values of a part, each with whether its field holds text."""
+    text_fields = _TEXT_FIELDS
+    if "text" in (part.get("type"), part.get("source_type")):
+        text_fields |= {"data"}
+    return [(key in text_fields, value) for key, value in part.items()]
+
+
 def _texts(part: dict[str, Any]) -> Iterator[str]:
     """Yield the texts of a part and of the parts within it, in order."""
     waiting: list[tuple[bool, object]] = [(False, part)]
@@ -109,9 +132,7 @@ def _texts(part: dict[str, Any]) -> Iterator[str]:
         if isinstance(value, str) and is_text:
             yield str.__str__(value)  # without the methods of a subclass
         elif isinstance(value, dict):
-            plain_data = "text" in (value.get("type"), value.get("source_type"))
-            fields = [(key in _TEXT_FIELDS or (key == "data" and plain_data), item) for key, item in value.items()]
-            waiting.extend(reversed(fields))
+            waiting += reversed(_fields(value))
         elif isinstance(value, list):
             waiting.extend((is_text, item) for item in reversed(value))
     raise ValueError(f"a part of a message has at most {_MAX_VALUES_OF_A_PART:,} values")

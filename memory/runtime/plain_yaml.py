@@ -1,4 +1,4 @@
-"""YAML as far as a settings file needs it: mappings, lists and texts, each key once, and nothing that unfolds."""
+"""YAML for settings files: mappings, lists and texts, each key once, and no references."""
 
 from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
@@ -25,30 +25,30 @@ class _Plain(yaml.BaseLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
-        made = super().construct_mapping(node, deep)
-        if len(made) < len(node.value):  # the second of two equal keys would replace the first one
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):  # the second of two equal keys would replace the first one
             raise yaml.YAMLError
-        return made
+        return mapping
 
 
 def read_plain(text: str) -> Any:
     """Return the one document of a text: dicts, lists and strings.
 
     Raises:
-        ValueError: it is no YAML, has a key twice or a reference (`*name`), or is nested too deeply.
+        ValueError: if it is no YAML, has a repeated key or a reference (`*name`), or is nested too deeply.
     """
     try:
         return _Plain(text).get_single_data()
     # impossible numbers of characters and versions are Python's own errors
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        raise ValueError("it has to be YAML, without references (*) and without a key that stands twice") from None
+        raise ValueError("it has to be YAML, without references (*) and without a repeated key") from None
 
 
 def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
     """Read a settings file.
 
     Raises:
-        ConfigurationError: it cannot be read, or does not have this form; the message has `name`.
+        ConfigurationError: if it cannot be read, or does not have this form; the message has `name`.
     """
     try:
         with path.open("rb") as file:
@@ -57,9 +57,12 @@ def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
             raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
         return form.model_validate(read_plain(content.decode()))
     except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False)[0]
-        reason = "there is no such key" if found["type"] == "extra_forbidden" else found["msg"]
-        problem = f"{'.'.join(map(field_name, found['loc'])) or 'the whole'}: {reason}"
+        first = error.errors(include_input=False, include_url=False)[0]
+        reason = first["msg"]
+        if first["type"] == "extra_forbidden":
+            reason = "there is no such key"
+        place = ".".join(field_name(part) for part in first["loc"])
+        problem = f"{place or 'the whole'}: {reason}"
     except OSError as error:
         raise ConfigurationError(f"the {name} cannot be read: {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Who governs: the person concerned, or an administrator. It decides whose memories, and which database role."""
+"""Principals that govern memories: the person concerned, or an administrator, each with a database role."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -15,20 +15,20 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Principal:
-    """One who governs memories of an agent."""
+    """Person or administrator in whose name an operation governs memories of an agent."""
 
     database: Database
     identity: Identity
-    #: A person's own scope keys: those of the user and the session. None: all of the agent's, for an administrator.
+    #: Scope keys of a person: those of the user and the session. None for an administrator: all of the agent.
     keys: tuple[str, ...] | None
     administers: bool = False
 
     @classmethod
     def person(cls, database: Database, identity: Identity) -> Self:
-        """The person concerned, as the service's role.
+        """Return the person concerned, with the database role of the service.
 
         Raises:
-            InvalidInputError: no user and no session in the identity.
+            InvalidInputError: if the identity has no user and no session.
         """
         # what groups and the agent share is for administrators
         keys = tuple(key for key in identity.scope_keys if key.startswith(("user:", "session:")))
@@ -38,18 +38,20 @@ class Principal:
 
     @classmethod
     def administrator(cls, database: Database, agent_id: str, name: str) -> Self:
-        """An administrator of an agent, as the administrators' role, which has no right to any content."""
+        """Return an administrator of an agent, with the administrators' database role, which may read no content."""
         return cls(database, Identity(agent_id=agent_id, actor_id=name), None, administers=True)
 
     def transaction(self) -> AbstractAsyncContextManager[ScopedTransaction]:
-        """A transaction of the actor's role."""
+        """Return a transaction with the principal's database role."""
         return self.database.transaction(self.identity, administers=self.administers, also=self._concerned)
 
-    async def write(self, act: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
-        """What `act` returns once its transaction is committed; done again where Postgres gave it up for another."""
-        return await self.database.write(self.identity, act, administers=self.administers, also=self._concerned)
+    async def write(self, change: Callable[[ScopedTransaction], Awaitable[Result]]) -> Result:
+        """Return the result of a change after its commit; repeat the change if Postgres gave it up for another one."""
+        return await self.database.write(self.identity, change, administers=self.administers, also=self._concerned)
 
     @property
     def _concerned(self) -> tuple[str, ...]:
-        """What an administrator narrows an act to; a person's transaction has the identity's scope keys alone."""
-        return (self.keys or ()) if self.administers else ()
+        """Scope keys that limit an administrator; a person's transaction has only the scope keys of the identity."""
+        if not self.administers:
+            return ()
+        return self.keys or ()

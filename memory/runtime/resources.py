@@ -1,6 +1,6 @@
-"""What the nodes work with: opened by `Mnemic`, or from the environment for graphs that a server loads by name.
+"""Resources of a process: settings, database, models, and the memories that recalls returned.
 
-Beside the database and the models: which memories recalls returned.
+`Mnemic` opens them, or the environment does for graphs that a server loads by name.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from mnemic.storage.database import Database
 from mnemic.storage.opening import open_database
 
 _LOG = logging.getLogger("mnemic")
-#: Memories of all sessions of a day that one process keeps in mind, some 20 MB; beyond, it begins anew.
+#: Maximum number of memories of one day that a process remembers, some 20 MB; above it, the list starts again.
 MAX_NOTED: Final = 100_000
-#: Sessions whose uses wait; so many are written without waiting for their next observe, which may never come.
+#: Number of sessions with unwritten uses above which all are written: the next observe of a session may never come.
 MAX_WAITING: Final = 100
 
-#: What was opened from the environment, until it is closed, or as long as the process lives; and what closes it.
+#: Resources opened from the environment, and the stack that closes them.
 _Opened = tuple["Resources", AsyncExitStack]
 _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[_Opened]] = WeakKeyDictionary()
 
@@ -47,21 +47,21 @@ def today(zone: tzinfo = UTC) -> date:
 
 
 class AccessTracker:
-    """The memories that were returned, each once per session, or user where there is none, and day.
+    """Memories that recalls returned, each once per day and session, or user if there is no session.
 
-    It lives in this process: what is lost with it is counts.
+    It is held in this process, and only counts are lost with it.
     """
 
     def __init__(self, *, today: Callable[[], date] = today) -> None:
         self._today = today
         self._day = today()
-        #: Agent, session or user, memory: what counted today.
+        #: Uses of today: agent, session or user, memory.
         self._counted: set[tuple[str, str | None, UUID]] = set()
-        #: What waits to be written, by who may see it.
+        #: Uses to write, by the scope keys of the identity.
         self._waiting: dict[tuple[str, ...], tuple[Identity, set[UUID]]] = {}
 
     def note(self, identity: Identity, memory_ids: Iterable[UUID]) -> bool:
-        """Notes that a recall returned these memories to this identity; True where it is time to write."""
+        """Note that a recall returned these memories to this identity; return whether it is time to write."""
         today = self._today()
         if today != self._day or len(self._counted) >= MAX_NOTED:
             self._day = today
@@ -69,37 +69,40 @@ class AccessTracker:
         if sum(len(waiting) for _, waiting in self._waiting.values()) >= MAX_NOTED:
             self._waiting.clear()  # the database has been away for long
         place = identity.session_id or identity.user_id
-        new = {(identity.agent_id, place, memory_id) for memory_id in memory_ids} - self._counted
-        if new:
-            self._counted |= new
-            _, waiting = self._waiting.setdefault(identity.scope_keys, (identity, set()))
-            waiting.update(memory_id for _, _, memory_id in new)
+        for memory_id in memory_ids:
+            use = (identity.agent_id, place, memory_id)
+            if use not in self._counted:
+                self._counted.add(use)
+                _, waiting = self._waiting.setdefault(identity.scope_keys, (identity, set()))
+                waiting.add(memory_id)
         return len(self._waiting) >= MAX_WAITING
 
-    def taken(self, identity: Identity) -> set[UUID]:
-        """What was noted for this identity since it was last taken."""
+    def take(self, identity: Identity) -> set[UUID]:
+        """Remove and return the unwritten uses of this identity."""
         _, waiting = self._waiting.pop(identity.scope_keys, (identity, set()))
         return waiting
 
-    async def write(self, database: Database, *who: Identity) -> None:
-        """Counts what was noted for these identities, or for all, in a transaction of its own for each.
+    async def write(self, database: Database, *identities: Identity) -> None:
+        """Write the uses of these identities, or of all, each in a transaction.
 
-        A failure is logged, costs counts alone, and ends it: the database is away then.
+        A failure is logged and ends the writing, since the database is away then. It costs only counts.
         """
-        for identity in who or [waiting for waiting, _ in self._waiting.values()]:
-            taken = self.taken(identity)
+        for identity in identities or [waiting for waiting, _ in self._waiting.values()]:
+            used = self.take(identity)
+            if not used:
+                continue
             try:
-                if taken:
-                    await database.write(identity, partial(memories.count_uses, memory_ids=taken))
+                await database.write(identity, partial(memories.count_uses, memory_ids=used))
             except MnemicError as error:
-                _LOG.warning("uses of recalled memories were not counted (%d): %s", len(taken), error)
+                ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
+                _LOG.warning("Could not count %d uses of recalled memories: %s", len(used), error, extra=ids)
                 return
 
 
 class ShownMemories:
-    """Ids of the memories that each reader was shown in a session, until its next acknowledged revision stores them.
+    """Ids of the memories that each reader has seen in a session, until its next acknowledged revision stores them.
 
-    It lives in this process: what is lost with it costs the reader the announcement of a removal.
+    It is held in this process; if it is lost, the removal of such a memory is not announced to the reader.
     """
 
     def __init__(self) -> None:
@@ -122,7 +125,7 @@ class ShownMemories:
         return frozenset(self._waiting.get(self._place(identity), ()))
 
     def forget(self, identity: Identity) -> None:
-        """Drop what is stored."""
+        """Drop the memories of the identity's session, which are stored."""
         self._waiting.pop(self._place(identity), None)
 
     @staticmethod
@@ -132,11 +135,11 @@ class ShownMemories:
 
 @dataclass(frozen=True)
 class Resources:
-    """Settings and what they name, database and models of one process."""
+    """Settings, database and models of one process."""
 
     settings: Settings
     categories: Categories
-    #: Phrases that ask for a recall.
+    #: Phrases that request a recall.
     requests: Sequence[Phrase]
     database: Database
     models: ChatModels
@@ -147,9 +150,9 @@ class Resources:
     uses: AccessTracker = field(default_factory=AccessTracker)
     shown: ShownMemories = field(default_factory=ShownMemories)
     events: EventLog = field(default_factory=EventLog)
-    #: The embedder of which a recall has said that others made vectors, too.
+    #: Embedder with a warning in the log that some vectors are of other embedders.
     warned: set[str] = field(default_factory=set)
-    #: The day of which the log has a warning that a tenant's tokens are used up.
+    #: Day of the last warning in the log that the tokens of a tenant are used up, by tenant.
     budget_warnings: dict[str, date] = field(default_factory=dict)
     #: Current day in a time zone, as prompts show it.
     today: Callable[[tzinfo], date] = today
@@ -171,9 +174,9 @@ class Resources:
             return self
         return replace(self, embedder=previous)
 
-    def note_uses(self, identity: Identity, found: Iterable[SearchResult]) -> None:
-        """Notes the memories that a recall returned; where much waits, it is written in the background."""
-        if self.uses.note(identity, [item.id for item in found if item.kind != "message"]):
+    def note_uses(self, identity: Identity, results: Iterable[SearchResult]) -> None:
+        """Note the memories that a recall returned; if many uses are unwritten, write them in the background."""
+        if self.uses.note(identity, [result.id for result in results if result.kind != "message"]):
             ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
             self.background.begin("uses", lambda: self.uses.write(self.database), ids)
 
@@ -189,14 +192,14 @@ Provider = Callable[[], Awaitable[Resources]]
 
 @asynccontextmanager
 async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDES) -> AsyncIterator[Resources]:
-    """Database, models and embedder of these settings, until the block ends, which counts the uses that wait.
+    """Open database, models and embedder until the block ends, which writes the unwritten uses and events.
 
     Args:
-        settings: name what is not given.
-        given: models and embedder that the host has made.
+        settings: Settings of the process.
+        given: Models and embedder of the host, which replace those of the settings.
 
     Raises:
-        MnemicError: one of them cannot be had; the message says what to do.
+        MnemicError: if one of them is not available; the message has the remedy.
     """
     models = ChatModels(settings, given.models)
     await asyncio.to_thread(models.require_packages)
@@ -214,7 +217,7 @@ async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDE
 
 
 async def from_environment() -> Resources:
-    """The resources the environment's settings name, opened on first use, once per event loop."""
+    """Return the resources of the environment's settings, opened at first use, once per event loop."""
     loop = asyncio.get_running_loop()
     task = _opened.get(loop)
     if task is None or (task.done() and (task.cancelled() or task.exception())):
@@ -224,7 +227,7 @@ async def from_environment() -> Resources:
 
 
 async def close_environment() -> None:
-    """Closes what this event loop opened from the environment, once the work in the background is done."""
+    """Close the resources that this event loop opened from the environment, after the work in the background."""
     if task := _opened.pop(asyncio.get_running_loop(), None):
         _, stack = await task
         await stack.aclose()

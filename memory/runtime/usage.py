@@ -1,4 +1,4 @@
-"""What models cost an agent: recorded after each answer, and added up."""
+"""Usage of models by an agent: recorded after each answer, and summed by day."""
 
 import logging
 from collections.abc import Awaitable
@@ -20,15 +20,17 @@ _LOG = logging.getLogger("mnemic")
 async def track_usage(
     resources: Resources, identity: Identity, running: Awaitable[StepResult[Answer]]
 ) -> StepResult[Answer]:
-    """What a model answers, to a step or as an agent. No connection is held meanwhile; its tokens are recorded then.
+    """Return the answer of a model, and record its usage. No connection is held while the model works.
 
-    A paid answer is not lost for the record of its price: where that cannot be written, a warning says so.
+    If the usage cannot be recorded, a warning is logged and the answer is returned.
 
     Args:
+        resources: Resources of the process.
+        identity: Identity of the run.
         running: `run_step`, `run_turn` or `run_answer`, not yet awaited.
 
     Raises:
-        ModelError: the model failed; nothing was written but what it had cost.
+        ModelError: if the model failed; its usage is recorded.
     """
     try:
         result = await running
@@ -43,20 +45,22 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
     if spent is None or not spent.calls:
         return
 
-    async def act(scoped: ScopedTransaction) -> None:
-        await scopes.ensure_agent(scoped)  # its first turn may come before its first message is stored
-        await scopes.record_usage(scoped, spent)
+    async def record(tx: ScopedTransaction) -> None:
+        await scopes.ensure_agent(tx)  # its first turn may come before its first message is stored
+        await scopes.record_usage(tx, spent)
 
     try:
-        await resources.database.write(identity, act)
+        await resources.database.write(identity, record)
     except (DatabaseUnavailableError, ConcurrentChangeError) as error:
-        _LOG.warning("the tokens of step %s are missing from its agent's usage: %s", spent.step, error)
+        text = "Could not record the tokens of step %s of agent %s: %s"
+        _LOG.warning(text, spent.step, identity.agent_id, error, extra={"agent_id": identity.agent_id})
 
 
 async def daily_usage(
     resources: Resources, identity: Identity, since: date | None, before: date | None
 ) -> list[DailyUsage]:
-    """What the agent has used, by day, step and model, the last day first, with what it costs by today's prices."""
-    async with resources.database.transaction(identity) as scoped:
-        found = await scopes.daily_usage(scoped, since, before)
-    return [replace(used, cost=cost_of(used, resources.settings.model_prices)) for used in found]
+    """Return the agent's usage by day, step and model, the last day first, with its cost by the current prices."""
+    async with resources.database.transaction(identity) as tx:
+        days = await scopes.daily_usage(tx, since, before)
+    prices = resources.settings.model_prices
+    return [replace(usage, cost=cost_of(usage, prices)) for usage in days]

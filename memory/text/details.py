@@ -6,9 +6,9 @@ Dates and numbers are brought to one form: `5 March 2026`, `March`, `Monday`; `3
 import re
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from mnemic.memory.text.words import QUOTED, bare, is_common_word, pattern, word_set, words
+from mnemic.memory.text.words import QUOTED, Word, bare, is_common_word, pattern, word_set, words
 from mnemic.state.kinds import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -43,7 +43,7 @@ _NUMBER = pattern(
 )
 #: A word that begins with a letter and holds a digit: a room, a version, a code.
 _CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
-#: `one` is a number only where it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
+#: `one` is a number only if it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
 #: `wants one`, `get one in autumn`.
 _NUMBER_WORD = pattern(
     r"(?<!\bno )(?<!st )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
@@ -75,32 +75,45 @@ _DAYS_AFTER = pattern(
     rf"(?:{_DASH}{_ONE_DAY}(?![\w:.]\d)\b|{_TO}{_ONE_DAY}(?=,?\s\d{{4}}\b|[.,;)]?\s*$|[,;)]))(?:,?\s{_YEAR})?",
     re.IGNORECASE,
 )
-#: Maximum distance of such days from the date behind them, in characters.
-_FAR = 40
+#: Maximum distance of such days from the date after them, in characters.
+_MAX_DISTANCE: Final = 40
+#: Highest number of a day and of a month.
+_DAYS, _MONTHS = 31, 12
 
 
 def _date(match: re.Match[str]) -> str | None:
     """Return a match in the common form; None if it is no date after all.
 
-    Numbers are day before month, as most of the world writes, unless only the other order makes a date. `May` and
-    `March` are also verbs: alone they count only where the capital is not the sentence's.
+    Of two numbers the first is the day, as most of the world writes, unless only the other order makes a date.
     """
-    part, written = match.groupdict(), match.group()
-    if weekday := part.get("weekday"):
-        return f"{weekday}day".capitalize()
+    part = match.groupdict()
+    if part.get("weekday"):
+        return f"{part['weekday']}day".capitalize()
     if part.get("alone"):
-        begins = match.string[: match.start()].rstrip()[-1:] in ("", ".", "!", "?", "\n")
-        is_verb = written.casefold() in ("may", "march") and (begins or not written.istitle())
-        return None if is_verb else written.capitalize()
+        return None if _is_verb(match) else match.group().capitalize()
     month = _MONTH_NUMBERS.get(part["month"][:3].casefold()) or int(part["month"])
     year = part["year"]
     if "day" not in part:
         return f"{MONTHS[month - 1]} {year}"
-    for first, second in ((int(part["day"]), month), (month, int(part["day"]))):
-        if 1 <= first <= 31 and 1 <= second <= 12:
-            full_year = int(f"20{year}" if len(year) == 2 else year) if year else 0
-            return f"{first} {MONTHS[second - 1]} {full_year or ''}".rstrip()
-    return None
+    day = int(part["day"])
+    if not (1 <= day <= _DAYS and 1 <= month <= _MONTHS):
+        day, month = month, day
+    if not (1 <= day <= _DAYS and 1 <= month <= _MONTHS):
+        return None
+    if year and len(year) == len("26"):
+        year = f"20{year}"
+    if not year or int(year) == 0:
+        return f"{day} {MONTHS[month - 1]}"
+    return f"{day} {MONTHS[month - 1]} {int(year)}"
+
+
+def _is_verb(month: re.Match[str]) -> bool:
+    """Return whether a month alone is a verb: `May` and `March` are months only with a capital within a sentence."""
+    word = month.group()
+    if word.casefold() not in ("may", "march"):
+        return False
+    begins_sentence = month.string[: month.start()].rstrip()[-1:] in ("", ".", "!", "?", "\n")
+    return begins_sentence or not word.istitle()
 
 
 def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
@@ -119,23 +132,29 @@ def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
 
     for form in _FORMS:
         text = form().sub(blank, text)
-    for found, month in days:
-        if found.start("day") < found.start("month"):
-            more = _DAYS_BEFORE().search(text, max(0, found.start() - _FAR), found.start())
-        else:
-            more = _DAYS_AFTER().match(text, found.end())
-        if more:
-            placed += _further(more, month)
-            text = f"{text[: more.start()]}{' ' * len(more.group())}{text[more.end() :]}"
+    for date, month in days:
+        further = _further_days(date, text)
+        if further:
+            placed += _days_of_month(further, month)
+            text = f"{text[: further.start()]}{' ' * len(further.group())}{text[further.end() :]}"
     return sorted(placed), text
 
 
-def _further(more: re.Match[str], month: str) -> Iterator[tuple[int, str]]:
-    year = more.groupdict().get("year")
-    for number in re.finditer(r"(?<!\d)\d{1,2}(?!\d)", more.group()):
-        if 1 <= int(number.group()) <= 31:
-            in_month = f"{month} {year}" if year and not month[-1].isdigit() else month
-            yield more.start() + number.start(), f"{int(number.group())} {in_month}"
+def _further_days(date: re.Match[str], text: str) -> re.Match[str] | None:
+    """Return the further days of the month, which precede a date that begins with its day, and follow another one."""
+    if date.start("day") < date.start("month"):
+        return _DAYS_BEFORE().search(text, max(0, date.start() - _MAX_DISTANCE), date.start())
+    return _DAYS_AFTER().match(text, date.end())
+
+
+def _days_of_month(further: re.Match[str], month: str) -> Iterator[tuple[int, str]]:
+    """Yield each further day as a date, with its place."""
+    year = further.groupdict().get("year")
+    if year and not month[-1].isdigit():
+        month = f"{month} {year}"
+    for number in re.finditer(r"(?<!\d)\d{1,2}(?!\d)", further.group()):
+        if 1 <= int(number.group()) <= _DAYS:
+            yield further.start() + number.start(), f"{int(number.group())} {month}"
 
 
 def find_dates(text: str) -> tuple[tuple[str, ...], str]:
@@ -145,6 +164,7 @@ def find_dates(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _number(match: re.Match[str]) -> str:
+    """Return a number in the common form."""
     value = match["value"].replace(",", "")
     if ":" in value:
         value = value.removesuffix(":00").removeprefix("0") or "0"
@@ -155,22 +175,21 @@ def _number(match: re.Match[str]) -> str:
     currency = (match["currency"] or "").strip()
     if unit in ("€", "£", "$"):
         currency, unit = unit, ""
-    sign = "-" if match["sign"] else ""
-    return f"{sign}{currency}{value}{unit}"
+    number = f"{currency}{value}{unit}"
+    if match["sign"]:
+        return f"-{number}"
+    return number
 
 
 def find_numbers(text: str) -> tuple[str, ...]:
     """Return the numbers of a text without dates, in order, each once; `one` to `twelve` count as digits."""
     placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
-    placed += [
-        (match.start(), match.group().casefold())
-        for match in _CODE.finditer(text)
-        if any(char.isdigit() for char in match.group())
-    ]
-    placed += [
-        (match.start(), str(_ONE_TO_TWELVE.index(match.group().casefold()) + 1))
-        for match in _NUMBER_WORD().finditer(text)
-    ]
+    for match in _CODE.finditer(text):
+        if any(char.isdigit() for char in match.group()):
+            placed.append((match.start(), match.group().casefold()))
+    for match in _NUMBER_WORD().finditer(text):
+        value = _ONE_TO_TWELVE.index(match.group().casefold()) + 1
+        placed.append((match.start(), str(value)))
     return tuple(dict.fromkeys(number for _, number in sorted(placed)))
 
 
@@ -205,14 +224,23 @@ class Details(NamedTuple):
 def details(text: str) -> Details:
     """Return the details of a text."""
     dates, rest = find_dates(text)
-    folded = (" ".join(match.group()[1:-1].casefold().split()) for match in QUOTED.finditer(text))
     return Details(
         names=tuple(_names(rest)),
         numbers=find_numbers(rest),
         dates=dates,
-        quoted=tuple(dict.fromkeys(filter(None, (quoted.strip(".,;:!?…") for quoted in folded)))),
+        quoted=tuple(_quotations(text)),
         negated=_NEGATION().search(text) is not None,
     )
+
+
+def _quotations(text: str) -> list[str]:
+    """Return the quoted words of a text, each quotation once."""
+    quotations: dict[str, None] = {}
+    for match in QUOTED.finditer(text):
+        folded = " ".join(match.group()[1:-1].casefold().split()).strip(".,;:!?…")
+        if folded:
+            quotations[folded] = None
+    return list(quotations)
 
 
 def _names(text: str) -> list[str]:
@@ -223,16 +251,25 @@ def _names(text: str) -> list[str]:
         name = bare(word.text)
         if not may_be_name(name) or any(char.isdigit() for char in name):
             continue
-        verb = following.text.casefold() if following and name.casefold() in _NAME_OR_WORD else ""
-        acts = verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
-        if not word.initial or name in inside or not is_common_word(name) or acts:
+        if not word.initial or name in inside or not is_common_word(name) or _is_subject(name, following):
             names.setdefault(name.casefold(), name)
     return list(names.values())
+
+
+def _is_subject(name: str, following: Word | None) -> bool:
+    """Return whether a name that is also a function word has a verb of the third person after it."""
+    if following is None or name.casefold() not in _NAME_OR_WORD:
+        return False
+    verb = following.text.casefold()
+    return verb in _THIRD_PERSON or verb.endswith(("s", "ed"))
 
 
 def may_be_name(word: str) -> bool:
     """Return whether a word has a capital and is not `I`, a date word, or a shouted common word."""
     folded = word.casefold()
-    if not any(map(str.isupper, word)) or folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
+    if folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
         return False
-    return not (len(word) > 1 and word.isupper() and is_common_word(word))
+    if not any(char.isupper() for char in word):
+        return False
+    is_shouted = len(word) > 1 and word.isupper()
+    return not (is_shouted and is_common_word(word))

@@ -7,8 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import groupby, islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mnemic.memory.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
@@ -16,14 +15,14 @@ from mnemic.state.kinds import long_date
 
 Item = TypeVar("Item")
 
-#: One character of text in UTF-8 has at most 4 bytes; a memory or a message holds at most 8 KiB.
-MAX_TEXT_BYTES = 8192
-#: English text has about four characters a token; the estimate needs to be the same everywhere more than exact.
-CHARS_PER_TOKEN = 4
+#: Maximum size of the text of a memory, in bytes of UTF-8.
+MAX_TEXT_BYTES: Final = 8192
+#: Estimate for English text. It is more important that it is the same everywhere than that it is exact.
+CHARS_PER_TOKEN: Final = 4
 #: Longer questions add nothing to a search and cost the embedder's time.
-MAX_QUESTION_CHARS = 2000
+MAX_QUESTION_CHARS: Final = 2000
 #: Characters of a question that are read: cleaning them takes 0.1 ms.
-_READ_CHARS = 4 * MAX_QUESTION_CHARS
+_READ_CHARS: Final = 4 * MAX_QUESTION_CHARS
 
 #: Vertical tab, form feed, NEL and the Unicode separators part lines as well: removing them would join words.
 _LINE_END = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
@@ -38,7 +37,7 @@ _UNWANTED = pattern(
 _JOINERS = "\u200c\u200d"
 #: As in Unicode's Stream-Safe Text Format (UAX #15): no language stacks more on one letter, and the time to normalise
 #: grows with the square of a stack's height (32,000 marks take half a second).
-_MAX_MARKS = 30
+_MAX_MARKS: Final = 30
 #: The blocks with marks in them; most texts have none, and need no check of each mark, which takes a microsecond.
 _MAYBE_STACK = re.compile(
     "[\u0300-\u1dff\u20d0-\u20ff\u2c00-\u2dff\u302a-\u309a\ua600-\uabff\ufb1e\ufe20-\ufe2f\U00010000-\U0001efff]"
@@ -46,9 +45,10 @@ _MAYBE_STACK = re.compile(
 )
 _RECALLED_TAG = re.compile(r"<(/?)MemoryContext(?![\w.-])[^<>]*>?", re.IGNORECASE)
 
-MAX_PIECE_CHARS = 1000
+#: Maximum length of a piece, in characters.
+MAX_PIECE_CHARS: Final = 1000
 #: A break that leaves a shorter piece is skipped for a finer one.
-_MIN_PIECE_CHARS = 333
+_MIN_PIECE_CHARS: Final = 333
 
 
 def clean_text(text: str) -> str:
@@ -74,11 +74,18 @@ def visible(piece: str) -> str:
 
 
 def _lower_stacks(text: str) -> str:
-    def lowered(run: re.Match[str]) -> str:
-        stacks = groupby(run.group(), key=lambda char: unicodedata.combining(char) > 0)
-        return "".join(char for is_mark, chars in stacks for char in islice(chars, _MAX_MARKS if is_mark else None))
+    return _MAYBE_STACK.sub(_lower_stack, text)
 
-    return _MAYBE_STACK.sub(lowered, text)
+
+def _lower_stack(run: re.Match[str]) -> str:
+    """Return a run of characters without the marks of a row above the maximum."""
+    lowered: list[str] = []
+    marks = 0
+    for char in run.group():
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        if marks <= _MAX_MARKS:
+            lowered.append(char)
+    return "".join(lowered)
 
 
 def is_blank(text: str) -> bool:
@@ -90,12 +97,12 @@ def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> st
     """Return a text cleaned, or raise.
 
     Args:
-        text: The input.
-        what: Its name in the error message, which never quotes the text.
-        max_bytes: The most bytes of UTF-8 it may have.
+        text: Text of a caller.
+        what: Name of the text in the error message, which never quotes it.
+        max_bytes: Maximum length in UTF-8.
 
     Raises:
-        InvalidInputError: nothing visible is left, or it is too long.
+        InvalidInputError: if nothing visible is left, or it is too long.
     """
     cleaned = clean_text(text)
     if is_blank(cleaned):
@@ -109,7 +116,9 @@ def require_text(text: str, *, what: str, max_bytes: int = MAX_TEXT_BYTES) -> st
 def clean_question(text: str) -> str:
     """Return the cleaned beginning of a question; empty if it has no visible character."""
     cleaned = clip_text(clean_text(text[:_READ_CHARS]), MAX_QUESTION_CHARS)
-    return "" if is_blank(cleaned) else cleaned
+    if is_blank(cleaned):
+        return ""
+    return cleaned
 
 
 def clip_text(text: str, max_chars: int) -> str:
@@ -129,21 +138,21 @@ def strip_recalled(text: str) -> str:
 
     Every `<MemoryContext ...>...</MemoryContext>` goes, nested ones included; an unclosed one goes to the end.
     """
-    kept: list[str] = []
+    outside: list[str] = []
     depth = 0
     position = 0
     for tag in _RECALLED_TAG.finditer(text):
         if depth == 0:
-            kept.append(text[position : tag.start()])
+            outside.append(text[position : tag.start()])
         if tag.group(1):
             depth = max(0, depth - 1)
         elif not tag.group().endswith("/>"):
             depth += 1
         position = tag.end()
     if depth == 0:
-        kept.append(text[position:])
+        outside.append(text[position:])
     # a blank in the gap, so that the text around a block cannot become a tag itself
-    return " ".join(kept).strip()
+    return " ".join(outside).strip()
 
 
 def count_tokens(text: str) -> int:
@@ -168,7 +177,9 @@ def search_text(dated: datetime, subject: str, content: str) -> str:
 
     The subject comes first even if the content begins with it; that measures better.
     """
-    return f"[{long_date(dated)}] {subject}: {content}" if subject else f"[{long_date(dated)}] {content}"
+    if not subject:
+        return f"[{long_date(dated)}] {content}"
+    return f"[{long_date(dated)}] {subject}: {content}"
 
 
 def pieces(text: str) -> list[str]:
@@ -176,17 +187,19 @@ def pieces(text: str) -> list[str]:
 
     No piece is empty, and together they hold every word; only a word longer than a piece is cut itself.
     """
-    found: list[str] = []
+    parts: list[str] = []
     start = 0
     while start < len(text):
         if text[start].isspace():
             start += 1
             continue
         window = text[start : start + MAX_PIECE_CHARS + 1]
-        length = len(window) if len(window) <= MAX_PIECE_CHARS else _cut(window)
-        found.append(text[start : start + length].rstrip())
+        length = len(window)
+        if length > MAX_PIECE_CHARS:
+            length = _cut(window)
+        parts.append(text[start : start + length].rstrip())
         start += length
-    return found
+    return parts
 
 
 def _cut(window: str) -> int:

@@ -1,9 +1,9 @@
-"""Find words, sentences and quotations of a text, for all other rules; each pattern is linear in the text."""
+"""Words, sentences and quotations of a text, for all other rules; each pattern is linear in the text."""
 
 import re
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mnemic.memory.text.word_lists import COMMON_WORDS
 
@@ -60,18 +60,20 @@ class Word(NamedTuple):
 
 def words(text: str) -> list[Word]:
     """Return the words of a text in order."""
-    found: list[Word] = []
+    in_order: list[Word] = []
     end = 0
     for match in WORD.finditer(text):
-        initial = not found or _NEW_SENTENCE.search(text[end : match.start()]) is not None
-        found.append(Word(match.group(), match.start(), initial))
+        initial = not in_order or _NEW_SENTENCE.search(text[end : match.start()]) is not None
+        in_order.append(Word(match.group(), match.start(), initial))
         end = match.end()
-    return found
+    return in_order
 
 
 def bare(word: str) -> str:
     """Return a word without its possessive ending."""
-    return word[:-2] if word[-2:].casefold() in ("'s", "’s") else word
+    if word[-2:].casefold() in ("'s", "’s"):
+        return word[:-2]
+    return word
 
 
 def folded_words(text: str) -> list[str]:
@@ -84,11 +86,17 @@ def stem(word: str) -> str:
     return word.removesuffix("s")[:5]
 
 
+#: Characters before a full stop that are read to find an abbreviation.
+_LONGEST_ABBREVIATION: Final = 12
+
+
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:
     if not end.group().startswith("."):
         return True
-    before = text[max(0, end.start() - 12) : end.start()].split()
-    last = before[-1].lstrip("(\"'“‘").casefold() if before else ""
+    before = text[max(0, end.start() - _LONGEST_ABBREVIATION) : end.start()].split()
+    last = ""
+    if before:
+        last = before[-1].lstrip("(\"'“‘").casefold()
     following = text[end.end() : end.end() + 2].strip()
     if last in ("no", "nr"):
         return not following.isdigit()
@@ -105,6 +113,11 @@ def sentence_ends(text: str) -> list[int]:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text without outer white space."""
-    ends = sentence_ends(text)
-    found = [text[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
-    return [sentence for sentence in found if sentence]
+    stripped: list[str] = []
+    start = 0
+    for end in sentence_ends(text):
+        sentence = text[start:end].strip()
+        if sentence:
+            stripped.append(sentence)
+        start = end
+    return stripped

@@ -81,9 +81,9 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     beyond the limits. An accepted text is accepted again unchanged.
 
     Args:
-        text: The output of a model or a rule.
-        kind: The kind of memory it becomes; facts, reflections, episodes and insights must meet every rule.
-        max_words: Replaces the word limit of the kind.
+        text: Output of a model or a rule.
+        kind: Kind of the new memory; facts, reflections, episodes and insights must meet every rule.
+        max_words: Word limit in place of the kind's.
     """
     limits = _LIMITS.get(kind, _Limits())
     if max_words is not None:
@@ -92,19 +92,30 @@ def check_text(text: str, *, kind: Kind, max_words: int | None = None) -> Verdic
     # whole texts are never cut: the end of a consolidation would be lost for good
     if kind in _LIMITS:
         checked = " ".join(checked.split())
-        if not _fits(checked, limits):  # the first sentence always stays
-            heads = [checked[:end] for end in sentence_ends(checked)]
-            checked = next((head for head in reversed(heads) if _fits(head, limits)), heads[0])
-        checked = _LAST_EXCLAMATION.sub(".", checked)
+        checked = _LAST_EXCLAMATION.sub(".", _leading_sentences(checked, limits))
     problem = _problem(checked, limits, is_sentence=kind in _LIMITS)
-    return Verdict(None, problem) if problem else Verdict(checked, trimmed=checked != text)
+    if problem:
+        return Verdict(None, problem)
+    return Verdict(checked, trimmed=checked != text)
+
+
+def _leading_sentences(text: str, limits: _Limits) -> str:
+    """Return as many sentences from the beginning of a text as fit, and at least the first one."""
+    if _fits(text, limits):
+        return text
+    ends = sentence_ends(text)
+    for end in reversed(ends):
+        if _fits(text[:end], limits):
+            return text[:end]
+    return text[: ends[0]]
 
 
 def is_data(text: str) -> bool:
     """Return whether a text is data for a program: within one pair of brackets, or in a block of code, as a whole."""
     bare = text.strip().strip("`").strip()
-    is_fenced = text.lstrip().startswith("```")
-    return is_fenced or any(bare.startswith(first) and bare.endswith(last) for first, last in ("{}", "[]", "<>"))
+    if text.lstrip().startswith("```"):
+        return True
+    return any(bare.startswith(first) and bare.endswith(last) for first, last in ("{}", "[]", "<>"))
 
 
 def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None:
@@ -123,7 +134,9 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
-    return "not_neutral" if _EXCLAMATION.search(unquoted) else None
+    if _EXCLAMATION.search(unquoted):
+        return "not_neutral"
+    return None
 
 
 def _fits(text: str, limits: _Limits) -> bool:
@@ -138,20 +151,32 @@ def is_degenerate(text: str) -> bool:
         return True
     if _ONE_CHARACTER.search(text) or any(_repeats(tokens, *row) for row in _MAX_IN_A_ROW.items()):
         return True
-    spoken = Counter(
-        " ".join(_TOKEN.findall(sentence.casefold())) for line in text.splitlines() for sentence in sentences(line)
-    )
-    # two words such as "Not yet" may well come back
-    return any(times >= 3 and len(sentence.split()) >= 3 for sentence, times in spoken.items())
+    return _repeats_sentence(text)
+
+
+def _repeats_sentence(text: str) -> bool:
+    """Return whether a sentence comes three times; two words such as "Not yet" may well do so."""
+    counts: Counter[str] = Counter()
+    for line in text.splitlines():
+        for sentence in sentences(line):
+            counts[" ".join(_TOKEN.findall(sentence.casefold()))] += 1
+    return any(times >= 3 and len(sentence.split()) >= 3 for sentence, times in counts.items())
 
 
 def _repeats(tokens: list[str], size: int, times: int) -> bool:
-    def is_loop(start: int) -> bool:
-        phrase = tokens[start : start + size]
-        return tokens[start : start + size * times] == phrase * times and not any(map(str.isdigit, phrase))
+    """Return whether a phrase of so many words comes so many times in a row."""
+    for place in range(len(tokens) - size * times + 1):
+        if tokens[place] == tokens[place + size] and _is_loop(tokens[place : place + size * times], size):
+            return True
+    return False
 
-    places = range(len(tokens) - size * times + 1)
-    return any(tokens[place] == tokens[place + size] and is_loop(place) for place in places)
+
+def _is_loop(tokens: list[str], size: int) -> bool:
+    """Return whether words repeat their beginning of this size to their end. Equal numbers in a row are no loop."""
+    phrase = tokens[:size]
+    if any(token.isdigit() for token in phrase):
+        return False
+    return tokens == phrase * (len(tokens) // size)
 
 
 def _is_pronoun(text: str, found: list[Word], index: int) -> bool:

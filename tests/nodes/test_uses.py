@@ -63,23 +63,23 @@ def test_a_memory_counts_once_per_session_and_day() -> None:
     noted = AccessTracker(today=lambda: day[0])
     for _ in range(3):
         noted.note(HERE, [memory_id, memory_id])
-    assert noted.taken(HERE) == {memory_id}
+    assert noted.take(HERE) == {memory_id}
     noted.note(HERE, [memory_id])
-    assert noted.taken(HERE) == set()
+    assert noted.take(HERE) == set()
 
     noted.note(THERE, [memory_id])
-    assert (noted.taken(HERE), noted.taken(THERE)) == (set(), {memory_id})
+    assert (noted.take(HERE), noted.take(THERE)) == (set(), {memory_id})
     day[0] = TUESDAY
     noted.note(HERE, [memory_id])
-    assert noted.taken(HERE) == {memory_id}
+    assert noted.take(HERE) == {memory_id}
 
 
 def test_without_a_session_it_counts_once_per_user() -> None:
     noted, memory_id = AccessTracker(), uuid4()
     for who in (identity("ana"), identity("ana"), identity("ben"), identity("ana", agent="other")):
         noted.note(who, [memory_id])
-    assert [len(noted.taken(identity(user))) for user in ("ana", "ben")] == [1, 1]
-    assert len(noted.taken(identity("ana", agent="other"))) == 1
+    assert [len(noted.take(identity(user))) for user in ("ana", "ben")] == [1, 1]
+    assert len(noted.take(identity("ana", agent="other"))) == 1
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(noted._counted) < 107
         assert sum(len(waiting) for _, waiting in noted._waiting.values()) < 107
     noted.note(HERE, [])
-    assert noted.taken(HERE) == set()
+    assert noted.take(HERE) == set()
 
 
 # -- what is written
@@ -143,11 +143,11 @@ async def test_a_failure_costs_the_counts_and_is_logged_without_a_word_of_them(
             connection.execute("revoke insert on mnemic.memory_use from mnemic_app")
         observed = await service.observe(HERE, turns("Hello."))
         assert observed.accepted == 1
-        assert resources.uses.taken(HERE) == set()
+        assert resources.uses.take(HERE) == set()
 
     (record,) = [record for record in caplog.records if record.name == "mnemic"]
     assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith("uses of recalled memories were not counted (1): ")
+    assert record.getMessage().startswith("Could not count 1 uses of recalled memories: ")
     assert "bees" not in caplog.text
 
 

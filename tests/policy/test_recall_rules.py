@@ -292,7 +292,7 @@ def test_a_file_replaces_the_languages_it_names(tmp_path: Path) -> None:
         ("en: [{recall: it}]", "en.0: .*has to be a text"),
         ("en: recall", "en: .*tuple"),
         ("[recall]", "the whole: "),
-        ("en: [recall]\nen: []", "a key that stands twice"),
+        ("en: [recall]\nen: []", "a repeated key"),
     ],
 )
 def test_a_file_of_another_form_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:

@@ -97,7 +97,7 @@ async def test_what_was_returned_counts_as_used_and_what_was_not_does_not(memory
     assert first.id == TASK.id
     assert {item.kind for item in await memory.query(ANA, QUESTION, categories=["message"])} == {"message"}
     assert await memory.query(ANA, QUESTION, categories=["style"], budget_tokens=1) == []
-    assert resources.uses.taken(ANA) == {TASK.id}
+    assert resources.uses.take(ANA) == {TASK.id}
 
 
 # -- arguments
