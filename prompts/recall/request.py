@@ -16,7 +16,7 @@ def with_memory(messages: Sequence[BaseMessage], context: MemoryContext) -> list
 
     Args:
         messages: The whole request, with the host's system message first.
-        context: Context of the turn's recall: `memory_context` of a graph, or `context` of the result of `Mnemic.recall`.
+        context: Context of the turn's recall: `memory_context` of a graph, or `context` of a recall's result.
     """
     conversation = list(messages)
     place = _place_of_turn(conversation, context.message_id)
