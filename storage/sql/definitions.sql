@@ -1,5 +1,5 @@
 -- plain_names --
--- Write every name in a definition with its schema, whatever search path the role has.
+-- Write every name in a definition with its schema, independent of the role's search path.
 select set_config('search_path', 'pg_catalog', true), set_config('quote_all_identifiers', 'off', true);
 
 -- definitions --

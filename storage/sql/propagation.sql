@@ -33,7 +33,7 @@ select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.con
  order by i.id, m.said_at, m.id;
 
 -- near --
--- Return those pairs of memories whose vectors have at least this similarity, the most similar first.
+-- Return those pairs of memories that have at least this similarity, the most similar first.
 select g.own_id as memory_id, g.peer_id, 1 - (o.vec <=> p.vec) as similarity
   from unnest(%(ids)s::uuid[], %(peers)s::uuid[]) as g(own_id, peer_id)
   join entries o on o.agent_id = %(agent_id)s and o.item_id = g.own_id and o.model = %(model)s

@@ -38,7 +38,7 @@ $$;
 -- Claim entries of the transaction's agent, after a given entry, that lack a vector of this embedder. A claim expires.
 create function claim_to_reembed(p_model text, p_item uuid, p_piece smallint, p_most integer)
 returns table (item_id uuid, piece smallint, kind text, scope_key text)
-language sql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language sql volatile security definer set search_path = mnemic, pg_temp as $$
     with due as (
         select e.agent_id, e.item_id, e.piece from entries e
          where e.agent_id = nullif(current_setting('mnemic.agent_id', true), '') and (e.item_id, e.piece) > (p_item, p_piece)
@@ -55,7 +55,7 @@ $$;
 -- Return whether every entry of the transaction's agent has a vector of this embedder or was refused by it. The move
 -- stays locked until the transaction ends.
 create function is_reembedded(p_model text) returns boolean
-language plpgsql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language plpgsql volatile security definer set search_path = mnemic, pg_temp as $$
 declare
     agent text := nullif(current_setting('mnemic.agent_id', true), '');
 begin
@@ -68,7 +68,7 @@ end $$;
 -- Replace former vectors by the new ones, at most p_most at a time, and return their number. A refused entry waits for
 -- its vector.
 create function switch_vectors(p_model text, p_most integer) returns bigint
-language sql volatile security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language sql volatile security definer set search_path = mnemic, pg_temp as $$
     with ready as (
         select e.agent_id, e.item_id, e.piece, coalesce(e.next_model = p_model, false) as is_made,
                e.model not in ('', p_model) and e.next_model is distinct from p_model and e.refusals > 0 as is_refused

@@ -135,7 +135,7 @@ $$;
 -- Return whether a shared memory is a person's contribution: typed, remembered, corrected, or propagated from such a
 -- memory.
 create function is_contribution_of(m memories, p_user text) returns boolean
-language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select m.actor_id = p_user and not is_personal(m.scope_key) and exists (
            select from history h where h.agent_id = m.agent_id and h.memory_id = m.id and h.event = 'ADD'
               and h.reason in ({contribution_reasons}) offset 0)

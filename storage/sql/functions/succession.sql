@@ -3,6 +3,7 @@
 -- Return the memories that these directly replaced: superseded facts, absorbed or closed texts, merged memories and
 -- duplicates, and reflections that a correction removed with its fact. Merges are followed through memories that were
 -- erased before. A withdrawn memory stays withdrawn; the memories that it replaced are returned.
+-- The switches are kept for histories with many refinements, which were not measured without them.
 create function replaced_memories(p_agent text, p_gone uuid[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -43,7 +44,7 @@ $$;
 
 -- Return the end that a memory had before it was superseded.
 create function earlier_end(m memories) returns timestamptz
-language sql stable security definer set search_path = mnemic, pg_temp set enable_seqscan = off as $$
+language sql stable security definer set search_path = mnemic, pg_temp as $$
     select case when m.state <> 'superseded' then m.valid_until
                 else (select (c.before ->> 'valid_until')::timestamptz
                         from history h join history_contents c on c.agent_id = h.agent_id and c.revision = h.revision
@@ -54,8 +55,7 @@ $$;
 -- Make these memories active and their source messages searchable. Memories that duplicate an active one or are planned
 -- for erasure stay. Of several duplicates one is restored.
 create function reactivate(p_agent text, p_memories uuid[]) returns uuid[]
-language plpgsql security definer set search_path = mnemic, pg_temp
-    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     back uuid[] := array(
         select (array_agg(m.id order by m.id))[1]
@@ -96,10 +96,9 @@ begin
                               and not is_still_valid(p_agent, r.to_id))));
 end $$;
 
--- Assign the memories replaced by an erased memory to its successor, whose end will reactivate them.
+-- Assign the memories replaced by an erased memory to its successor. The end of the successor reactivates them.
 create function inherit_replaced(p_agent text, p_gone uuid[]) returns void
-language sql security definer set search_path = mnemic, pg_temp
-    set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+language sql security definer set search_path = mnemic, pg_temp as $$
     with recursive heir(id, successor) as (
         select m.id, m.superseded_by from memories m
          where m.agent_id = p_agent and m.id = any(p_gone) and m.superseded_by is not null

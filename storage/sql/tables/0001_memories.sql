@@ -146,7 +146,7 @@ create table memories (
     said               text,
     -- text of a model, if readers get the typed sentence instead; formation reads it and it is indexed
     draft              text,
-    -- author who withdrew the memory from other users and is its only reader
+    -- author that withdrew the memory from other users and is its only reader
     withdrawn_by       text,
     primary key (agent_id, id),
     constraint memories_said_check check (state <> 'purged' and octet_length(said) <= {max_content_bytes} or said is null),
