@@ -15,7 +15,7 @@ from mnemic.state.maintenance import MaintenanceInput, MaintenanceState
 
 
 async def maintain_agent(state: MaintenanceState, resources: Resources, runtime: Runtime[Identity]) -> MaintenanceState:
-    """Maintain the agent of the context; a request of an authenticated user is refused, for others share the agent."""
+    """Maintain the agent of the context; a request of a server's user is refused, because others share the agent."""
     identity = identity_of(runtime)
     require_own_scope(identity, scope_key("agent", identity.agent_id))
     dry_run = validate(MaintenanceInput, state).get("dry_run")

@@ -1,4 +1,4 @@
-"""The texts that a consolidation works on."""
+"""The texts of a consolidation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +19,6 @@ class ConsolidationSnapshot:
     #: Unabsorbed reflections that the run takes in.
     reflections: Sequence[Memory]
     #: Statements of these texts that no longer hold.
-    outdated: Sequence[StaleMemory]
+    stale: Sequence[StaleMemory]
     word_limit: int
     guidance: str

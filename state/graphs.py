@@ -32,7 +32,7 @@ Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
 #: Reason why the text of a consolidation is refused.
-RefusedText = Literal["too_long", "empty", "degenerate", "outdated", "lossy"]
+RefusedText = Literal["too_long", "empty", "degenerate", "stale", "lossy"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
 Text = Annotated[str, UntrackedValue]
 

@@ -143,7 +143,7 @@ class RefinementState(RefinementInput, RefinementOutput, total=False):
     #: Settings that the agent overrides.
     overrides: Annotated[dict[str, Any], UntrackedValue]
     #: Memories as the model last saw them, by their numbers.
-    shown: Annotated[dict[int, LedgerEntry], UntrackedValue]
+    by_number: Annotated[dict[int, LedgerEntry], UntrackedValue]
     #: Lost words that the model got at its first attempt to end.
     reported_losses: Annotated[list[str], UntrackedValue]
     #: Ids of the memories of each batch.

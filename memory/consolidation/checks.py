@@ -1,7 +1,7 @@
 """Checks of a draft: whether it can be stored, its losses, and the problems that the model should mend."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from mnemic.memory.text.retention import Retention, retention, wanted_share
 from mnemic.memory.text.shape import MAX_TEXT_BYTES
@@ -17,9 +17,9 @@ from mnemic.prompts.consolidation.write_consolidation import (
     TOO_LONG,
     WriteConsolidationInput,
 )
+from mnemic.state.graphs import RefusedText
 from mnemic.state.records import StaleMemory
 
-Problem = Literal["too_long", "empty", "degenerate", "outdated", "lossy"]
 #: A paraphrase has fewer distinct words than its sources, while it can have all of their details.
 _WORDS_PER_DETAIL: Final = 0.5
 
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
     """Verdict on a draft."""
 
     #: Reason why it cannot be stored, if it cannot.
-    problem: Problem | None
+    problem: RefusedText | None
     retained: Retention
     #: Everything that the model should mend; empty for a good draft.
     to_mend: list[str]
@@ -43,7 +43,7 @@ def judge_draft(draft: str, step_input: WriteConsolidationInput, min_share: floa
         min_share: smallest share of the sources' details, and twice that of their distinct words, to be kept.
     """
     ended: list[str] = []
-    for row in step_input.outdated:
+    for row in step_input.stale:
         ended += [row.content, row.part]
     sources = [step_input.current]
     sources += [memory.content for memory in step_input.reflections if memory.content not in ended]
@@ -59,9 +59,9 @@ def judge_draft(draft: str, step_input: WriteConsolidationInput, min_share: floa
     return Verdict(next(iter(problems), None), retained, to_mend)
 
 
-def _find_problems(draft: str, step_input: WriteConsolidationInput) -> tuple[list[Problem], list[str]]:
+def _find_problems(draft: str, step_input: WriteConsolidationInput) -> tuple[list[RefusedText], list[str]]:
     """Return the problems of a draft by itself, and their texts for the model."""
-    problems: list[Problem] = []
+    problems: list[RefusedText] = []
     to_mend: list[str] = []
     words = len(draft.split())
     if words > step_input.word_limit or len(draft.encode()) > MAX_TEXT_BYTES:
@@ -70,9 +70,9 @@ def _find_problems(draft: str, step_input: WriteConsolidationInput) -> tuple[lis
     if not draft or is_degenerate(draft):
         problems.append("degenerate" if draft else "empty")
         to_mend.append(EMPTY_OR_REPEATING)
-    still = _outdated_sentences(draft, step_input.outdated)
+    still = _stale_sentences(draft, step_input.stale)
     if still:
-        problems.append("outdated")
+        problems.append("stale")
         to_mend.append(STILL_SAID.format(texts=" ".join(still)))
     return problems, to_mend
 
@@ -85,13 +85,13 @@ def _is_lossy(draft: str, sources: Sequence[str], ended: Sequence[str], share: f
     return len(content_tokens(draft)) < _WORDS_PER_DETAIL * min_share * len(tokens)
 
 
-def _outdated_sentences(draft: str, outdated: Sequence[StaleMemory]) -> list[str]:
-    """Return the outdated statements that a draft repeats word for word, each once."""
+def _stale_sentences(draft: str, stale: Sequence[StaleMemory]) -> list[str]:
+    """Return the stale statements that a draft repeats word for word, each once."""
     drafted: set[str] = set()
     for line in draft.splitlines():
         drafted.update(sentence.casefold() for sentence in sentences(line.lstrip("-* ")))
     repeated: dict[str, None] = {}
-    for row in outdated:
+    for row in stale:
         if row.content.casefold() in drafted:
             repeated[row.content] = None
     return list(repeated)

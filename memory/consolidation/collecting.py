@@ -19,8 +19,8 @@ from mnemic.storage import leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 
-class _Request(NamedTuple):
-    """A request to consolidate the scope key of a lease."""
+class _Work(NamedTuple):
+    """The work on the scope key of a lease."""
 
     resources: Resources
     lease: Lease
@@ -33,64 +33,64 @@ class _Request(NamedTuple):
 
 
 async def collect(
-    resources: Resources, identity: Identity, given: ConsolidationInput, holder: UUID
+    resources: Resources, identity: Identity, request: ConsolidationInput, holder: UUID
 ) -> ConsolidationState:
     """Read the texts of a scope key under a lease, if its consolidation is due.
 
     Args:
         resources: database and models.
         identity: of the run.
-        given: input of the graph.
+        request: input of the graph.
         holder: id of the run, which holds the lease.
 
     Raises:
         InvalidInputError: if the scope key does not belong to the identity.
         RefusedIdentityError: if others share it, and a server's client forces the run.
     """
-    given = validate(ConsolidationInput, given)
-    key, is_forced = given.get("scope_key", ""), given.get("force", False)
+    request = validate(ConsolidationInput, request)
+    key, is_forced = request.get("scope_key", ""), request.get("force", False)
     if key not in identity.scope_keys:
         raise InvalidInputError("the scope key to consolidate is none of this identity's")
     if is_forced:
         require_own_scope(identity, key)
     lease = Lease(work="consolidation", scope_key=key, holder=holder)
     async with release_lease_on_error(resources, identity, lease):
-        take = partial(_take, request=_Request(resources, lease, is_forced))
+        take = partial(_take, work=_Work(resources, lease, is_forced))
         taken = await resources.database.write(identity, take)
     unset: ConsolidationState = {"absorbed": 0, "kept_share": 1.0, "problem": None}
     return {"scope_key": key, **unset, **taken}
 
 
-async def _take(tx: ScopedTransaction, request: _Request) -> ConsolidationState:
+async def _take(tx: ScopedTransaction, work: _Work) -> ConsolidationState:
     """Claim the lease if a consolidation is due, and return the snapshot, or the reason without one."""
-    settings, lease = request.resources.settings, request.lease
-    if await _read_due(tx, request) is None:
+    settings, lease = work.resources.settings, work.lease
+    if await _read_due(tx, work) is None:
         return {"outcome": "not_due"}
-    failures = await leases.claim(tx, lease, settings, forced=request.is_forced)
+    failures = await leases.claim(tx, lease, settings, forced=work.is_forced)
     if failures is None:
         is_leased = await leases.blocked_by(tx, lease) == "leased"
         return {"outcome": "busy" if is_leased else "backoff"}
     # read again under the lease: its last holder has changed the texts
-    due = await _read_due(tx, request)
+    due = await _read_due(tx, work)
     if due is None:
         await leases.finish(tx, lease)
         return {"outcome": "not_due"}
     limit = max(1, settings.consolidation_reflections >> failures)
     reflections = due.reflections[:limit]
-    outdated = outdated_of_run(due.outdated, reflections)
-    if not reflections and not outdated:
+    stale = stale_of_run(due.stale, reflections)
+    if not reflections and not stale:
         await leases.finish(tx, lease)
         return {"outcome": "not_due"}
-    return {"lease": lease, "snapshot": replace(due, reflections=reflections, outdated=outdated)}
+    return {"lease": lease, "snapshot": replace(due, reflections=reflections, stale=stale)}
 
 
-async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSnapshot | None:
+async def _read_due(tx: ScopedTransaction, work: _Work) -> ConsolidationSnapshot | None:
     """Return the texts of the scope key, or None if too few reflections wait, or if the text may not be changed.
 
     Protected memories stay as they are. Outdated statements are due at once: they must not stay in context until
     enough reflections wait.
     """
-    key, resources = request.scope_key, request.resources
+    key, resources = work.scope_key, work.resources
     context = await memories.with_drafts(tx, await memories.read_context(tx))
     scope_settings = (await scopes.scope_settings(tx)).get(key) or ScopeSettings(scope_key=key)
     texts = next((scope for scope in context.scopes if scope.scope_key == key), None)
@@ -98,13 +98,13 @@ async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSn
         return None
     if texts.consolidation and texts.consolidation.protected:
         return None
-    outdated = await memories.find_stale(tx, [key], resources.categories.personal)
-    reflections = _outdated_first(texts.reflections, outdated)
+    stale = await memories.find_stale(tx, [key], resources.categories.personal)
+    reflections = _stale_first(texts.reflections, stale)
     settings, (scope, owner) = resources.settings.overridden(context.overrides), split_scope_key(key)
     threshold = scope_settings.threshold or settings.of_scope(scope, "threshold")
-    if request.is_forced:
+    if work.is_forced:
         threshold = 1
-    if len(reflections) < threshold and not outdated:
+    if len(reflections) < threshold and not stale:
         return None
     persona = ""
     if scope == "agent":
@@ -114,15 +114,15 @@ async def _read_due(tx: ScopedTransaction, request: _Request) -> ConsolidationSn
         persona=persona,
         current=texts.consolidation,
         reflections=reflections,
-        outdated=outdated,
+        stale=stale,
         word_limit=scope_settings.word_limit or settings.of_scope(scope, "word_limit"),
         guidance=scope_settings.consolidation_guidance or "",
     )
 
 
-def _outdated_first(reflections: Sequence[Memory], outdated: Sequence[StaleMemory]) -> list[Memory]:
-    """Return the reflections without protected ones; a run that cannot take all of them takes outdated ones."""
-    parts = {row.part_id for row in outdated}
+def _stale_first(reflections: Sequence[Memory], stale: Sequence[StaleMemory]) -> list[Memory]:
+    """Return the reflections without protected ones; a run that cannot take all of them takes stale ones."""
+    parts = {row.part_id for row in stale}
     first: list[Memory] = []
     others: list[Memory] = []
     for memory in reflections:
@@ -135,7 +135,7 @@ def _outdated_first(reflections: Sequence[Memory], outdated: Sequence[StaleMemor
     return [*first, *others]
 
 
-def outdated_of_run(outdated: Sequence[StaleMemory], reflections: Sequence[Memory]) -> list[StaleMemory]:
-    """Return the outdated statements of a run, without those of reflections that it does not take in."""
+def stale_of_run(stale: Sequence[StaleMemory], reflections: Sequence[Memory]) -> list[StaleMemory]:
+    """Return the stale statements of a run, without those of reflections that it does not take in."""
     ids = {memory.id for memory in reflections}
-    return [row for row in outdated if not row.is_waiting or row.part_id in ids]
+    return [row for row in stale if not row.is_waiting or row.part_id in ids]

@@ -6,8 +6,8 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from mnemic.memory.consolidation.collecting import outdated_of_run
-from mnemic.memory.runtime.leases import release_messages
+from mnemic.memory.consolidation.collecting import stale_of_run
+from mnemic.memory.runtime.leases import release_lease
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import MAX_TEXT_BYTES
@@ -40,9 +40,9 @@ class _Save(NamedTuple):
     personal: frozenset[str]
 
     @property
-    def outdated_ids(self) -> set[UUID]:
-        """Ids of the texts with an outdated statement."""
-        return {row.part_id for row in self.snapshot.outdated}
+    def stale_ids(self) -> set[UUID]:
+        """Ids of the texts with a stale statement."""
+        return {row.part_id for row in self.snapshot.stale}
 
 
 async def save(
@@ -50,7 +50,7 @@ async def save(
 ) -> ConsolidationState:
     """Replace the text and absorb the reflections in one operation, if all texts are still as they were read.
 
-    Texts with an outdated statement are closed, absorbed ones too: a search would find them. After a concurrent change
+    Texts with a stale statement are closed, absorbed ones too: a search would find them. After a concurrent change
     nothing is written, and the next run follows at once.
     """
     personal = resources.categories.personal
@@ -58,22 +58,22 @@ async def save(
     try:
         await resources.database.write(identity, partial(_save, save=_Save(lease, snapshot, new, personal)))
     except ConcurrentChangeError:
-        await release_messages(resources, identity, lease, failure="interrupted")
+        await release_lease(resources, identity, lease, failure="interrupted")
         return {"outcome": "stale", "absorbed": 0}
     resources.events.note_count(identity, ("consolidation", "merge"), count)
     return {"outcome": "saved", "absorbed": count}
 
 
 async def _save(tx: ScopedTransaction, save: _Save) -> None:
-    snapshot, outdated = save.snapshot, save.outdated_ids
+    snapshot, stale = save.snapshot, save.stale_ids
     await tx.begin_operation("consolidation", meta={"kept_share": save.new.kept_share})
-    outdated_now = await memories.find_stale(tx, [save.lease.scope_key], save.personal)
-    if outdated_of_run(outdated_now, snapshot.reflections) != snapshot.outdated:
+    stale_now = await memories.find_stale(tx, [save.lease.scope_key], save.personal)
+    if stale_of_run(stale_now, snapshot.reflections) != snapshot.stale:
         raise ConcurrentChangeError
     consolidation_id = await _store_text(tx, save)
-    absorbed = [memory.id for memory in snapshot.reflections if memory.id not in outdated]
+    absorbed = [memory.id for memory in snapshot.reflections if memory.id not in stale]
     await memories.absorb(tx, consolidation_id, absorbed)
-    await memories.close_parts(tx, consolidation_id, outdated)
+    await memories.close_parts(tx, consolidation_id, stale)
     await leases.finish(tx, save.lease)
 
 
@@ -100,13 +100,13 @@ async def _store_text(tx: ScopedTransaction, save: _Save) -> UUID:
 
 async def _shared_text(tx: ScopedTransaction, save: _Save) -> str:
     """Return the typed sentences of the absorbed reflections, and of those that this run absorbs."""
-    snapshot, outdated = save.snapshot, save.outdated_ids
+    snapshot, stale = save.snapshot, save.stale_ids
     parts: list[Memory] = []
     if snapshot.current:
         parts += await memories.read_absorbed(tx, snapshot.current.id)
     # read again: the snapshot has the model's words
     parts += await _as_typed(tx, {memory.id for memory in snapshot.reflections})
-    holding = [memory for memory in parts if memory.id not in outdated]
+    holding = [memory for memory in parts if memory.id not in stale]
     return typed_sentences(holding, snapshot.word_limit) or NOTHING_HOLDS
 
 

@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from mnemic.memory.consolidation.checks import Problem, judge_draft
-from mnemic.memory.runtime.leases import release_messages
+from mnemic.memory.consolidation.checks import judge_draft
+from mnemic.memory.runtime.leases import release_lease
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
@@ -11,7 +11,7 @@ from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.consolidation import ConsolidationSnapshot
-from mnemic.state.graphs import ConsolidationState, Lease, StepUsage
+from mnemic.state.graphs import ConsolidationState, Lease, RefusedText, StepUsage
 from mnemic.state.identity import Identity, split_scope_key
 
 #: Calls of the model: the draft, and one repair.
@@ -30,7 +30,7 @@ class _Written(NamedTuple):
     """The best draft of a run; without one the problem of the last."""
 
     best: _Draft | None
-    problem: Problem | None
+    problem: RefusedText | None
     spent: list[StepUsage]
 
 
@@ -39,12 +39,12 @@ async def write(
 ) -> ConsolidationState:
     """Return the new text, in at most two calls: the second one mends a draft with problems.
 
-    A text over the limit, empty, degenerate, with an outdated sentence or without most of its sources is refused. Then
+    A text over the limit, empty, degenerate, with a stale sentence or without most of its sources is refused. Then
     nothing changes: the reflections stay in context, and the next run follows after a pause.
     """
     written = await _write(resources, identity, _step_input(resources, identity, lease.scope_key, snapshot))
     if written.best is None:
-        await release_messages(resources, identity, lease, failure="unusable")
+        await release_lease(resources, identity, lease, failure="unusable")
         return {
             "outcome": "refused",
             "problem": written.problem,
@@ -59,7 +59,7 @@ async def write(
 async def _write(resources: Resources, identity: Identity, step_input: WriteConsolidationInput) -> _Written:
     settings = resources.settings
     best: _Draft | None = None
-    problem: Problem | None = None
+    problem: RefusedText | None = None
     spent: list[StepUsage] = []
     for _ in range(_MAX_CALLS):
         running = run_step(WRITE_CONSOLIDATION, step_input, resources.models)
@@ -93,6 +93,6 @@ def _step_input(
         guidance=snapshot.guidance,
         today=today,
         written=written,
-        outdated=snapshot.outdated,
+        stale=snapshot.stale,
         persona=snapshot.persona,
     )

@@ -52,7 +52,7 @@ class ContextMemoryEditor:
         entries: list[LedgerEntry] = []
         unknown: list[int] = []
         for number in numbers:
-            shown = self.session.shown.get(number)
+            shown = self.session.by_number.get(number)
             if shown is None or shown.id not in self.entries:
                 unknown.append(number)
             else:
@@ -63,7 +63,7 @@ class ContextMemoryEditor:
         if protected:
             raise RefinementRefusedError(refusals.is_protected(protected))
         for entry in entries:
-            if self.session.shown[entry.handle].version != entry.version:
+            if self.session.by_number[entry.handle].version != entry.version:
                 raise RefinementRefusedError(refusals.changed_meanwhile(entry.handle))
             if entry.kind == "consolidation" and not may_be_consolidation:
                 raise RefinementRefusedError(refusals.is_consolidation(entry.handle))

@@ -106,7 +106,7 @@ async def update(session: RefinementSession, id: int, content: str) -> str:
 
 async def _new_vector(session: RefinementSession, number: int, text: str) -> _NewVector | None:
     """Return the vector of a new text, or None if the memory is not searchable or may not be changed."""
-    shown = session.shown.get(number)
+    shown = session.by_number.get(number)
     if shown is None or shown.protected or shown.kind not in INDEXED_KINDS:
         return None
     resources = await with_agents_embedder(session.resources, session.identity)
@@ -242,7 +242,7 @@ def _words_lost_everywhere(
 
 
 def _shown_texts(session: RefinementSession) -> list[str]:
-    return [entry.content for entry in session.shown.values()]
+    return [entry.content for entry in session.by_number.values()]
 
 
 #: The operation of each tool in `prompts/refinement/tools.py`. It takes the session and the tool's arguments.

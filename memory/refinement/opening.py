@@ -38,8 +38,8 @@ class _Opened(NamedTuple):
     session: RefinementSession | None
 
 
-class _Request(NamedTuple):
-    """A request to refine the scope key of a lease."""
+class _Options(NamedTuple):
+    """Options of a refinement of the scope key of a lease."""
 
     resources: Resources
     lease: Lease
@@ -48,14 +48,14 @@ class _Request(NamedTuple):
 
 
 async def open_refinement(
-    resources: Resources, identity: Identity, given: RefinementInput, holder: UUID
+    resources: Resources, identity: Identity, request: RefinementInput, holder: UUID
 ) -> RefinementState:
     """Begin or resume the session of the scope key if it is due; a dry run only counts the work.
 
     Args:
         resources: database and models.
         identity: of the run.
-        given: input of the graph; without a scope key it is the agent's own.
+        request: input of the graph; without a scope key it is the agent's own.
         holder: id of the run, which holds the session's lease.
 
     Returns:
@@ -67,14 +67,14 @@ async def open_refinement(
         RefusedIdentityError: if others share it, and the request comes from a server's client.
         CategoryRefusedError: if the role has no allowlist, or does not read context memories.
     """
-    given = validate(RefinementInput, given)
-    key = given.get("scope_key") or scope_key("agent", identity.agent_id)
+    request = validate(RefinementInput, request)
+    key = request.get("scope_key") or scope_key("agent", identity.agent_id)
     lease = Lease(work="refinement", scope_key=key, holder=holder)
-    request = _Request(resources, lease, given.get("force", False), given.get("dry_run", False))
+    options = _Options(resources, lease, request.get("force", False), request.get("dry_run", False))
     async with release_lease_on_error(resources, identity, lease):
         _require_refinable(resources, identity, key)
         unopened = RefinementSession(resources, {}, identity, Claim(uuid4(), lease))
-        work, session = await unopened.transact(partial(_open, request=request, unopened=unopened))
+        work, session = await unopened.transact(partial(_open, options=options, unopened=unopened))
         if session is None:
             return cast("RefinementState", {**work, "ending": None, "batches": []})
         ids = await _cut_into_batches(session)
@@ -84,7 +84,7 @@ async def open_refinement(
         "resumed": work["resumed"],
         "lease": lease,
         "overrides": session.overrides,
-        "shown": {},
+        "by_number": {},
         "reported_losses": [],
         "spent": [],
         "batches": ids,
@@ -94,13 +94,13 @@ async def open_refinement(
     }
 
 
-async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSession) -> _Opened:
-    key = request.lease.scope_key
+async def _open(tx: ScopedTransaction, options: _Options, unopened: RefinementSession) -> _Opened:
+    key = options.lease.scope_key
     session = replace(unopened, overrides=await scopes.agent_settings(tx))
     ledger = await refinements.read_ledger(tx)
     running = await refinements.find_running(tx, key)
-    work = _plan(session, ledger, running, is_forced=request.is_forced)
-    if request.is_dry_run:
+    work = _plan(session, ledger, running, is_forced=options.is_forced)
+    if options.is_dry_run:
         if running and running.is_held:
             raise _running_error(running)
         return _Opened({**work, "duplicates": await refinements.count_duplicates(tx)}, None)
@@ -109,7 +109,7 @@ async def _open(tx: ScopedTransaction, request: _Request, unopened: RefinementSe
     await tx.begin_operation("refinement")  # from here on the agent's writers come one after the other
     running = await refinements.find_running(tx, key)
     # a requested refinement does not wait for the pause after a failure
-    if await leases.claim(tx, request.lease, request.resources.settings, forced=True) is None:
+    if await leases.claim(tx, options.lease, options.resources.settings, forced=True) is None:
         raise _running_error(running)
     if running is None:
         await refinements.begin(tx, session.claim, ledger, target=session.settings.refinement_target)
@@ -156,7 +156,7 @@ def _require_refinable(resources: Resources, identity: Identity, key: str) -> No
         raise InvalidInputError("scope_key: the one to refine is none of this identity's")
     require_own_scope(identity, key)
     if not resources.categories.of_role(identity.role).standing:
-        raise CategoryRefusedError("this role does not read core memories, so it cannot refine them")
+        raise CategoryRefusedError("this role does not read the context memories, so it cannot refine them")
 
 
 def _running_error(running: Refinement | None) -> RefinementRunningError:

@@ -29,7 +29,7 @@ class RefinementSession:
     identity: Identity
     claim: Claim
     #: Memories as the model last saw them, by the small numbers that replace their ids during the run.
-    shown: dict[int, LedgerEntry] = field(default_factory=dict)
+    by_number: dict[int, LedgerEntry] = field(default_factory=dict)
     #: Lost words that the model got at its first attempt to end.
     reported_losses: list[str] = field(default_factory=list)
 
@@ -80,9 +80,9 @@ class RefinementSession:
         """Return the entries with their numbers, new ones if not seen before, and record them as shown."""
         numbered: list[LedgerEntry] = []
         for entry in entries:
-            number = self.number_of(entry.id) or len(self.shown) + 1
-            self.shown[number] = replace(entry, handle=number)
-            numbered.append(self.shown[number])
+            number = self.number_of(entry.id) or len(self.by_number) + 1
+            self.by_number[number] = replace(entry, handle=number)
+            numbered.append(self.by_number[number])
         return numbered
 
     def show_memory(self, entries: Iterable[LedgerEntry], memory_id: UUID) -> LedgerEntry:
@@ -92,7 +92,7 @@ class RefinementSession:
 
     def number_of(self, memory_id: UUID) -> int | None:
         """Return the number of a memory, or None if it was not shown."""
-        for number, entry in self.shown.items():
+        for number, entry in self.by_number.items():
             if entry.id == memory_id:
                 return number
         return None
@@ -130,6 +130,6 @@ def restore_session(resources: Resources, identity: Identity, state: RefinementS
         overrides=state["overrides"],
         identity=identity,
         claim=Claim(UUID(state["refinement_id"] or ""), state["lease"]),
-        shown=dict(state["shown"]),
+        by_number=dict(state["by_number"]),
         reported_losses=list(state["reported_losses"]),
     )

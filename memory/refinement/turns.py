@@ -42,7 +42,7 @@ async def take_turn(session: RefinementSession, state: RefinementState, tools: S
     # the batch as it was at its beginning, so that earlier answers stay true
     batch = state["current_batch"] if state["turns"] else await _begin_batch(session, state, progress)
     turn, spent = await _next_turn(session, _step_input(session, state, batch), tools)
-    update: RefinementState = {"shown": session.shown}
+    update: RefinementState = {"by_number": session.by_number}
     if spent:
         update["spent"] = spent
     if turn.calls:
@@ -135,7 +135,7 @@ async def call_tools(
         report({"refinement": str(session.claim.id), "tool": call.name, "refused": answer.is_refused})
     return {
         "turns": [*earlier, turn._replace(calls=tuple(answered))],
-        "shown": session.shown,
+        "by_number": session.by_number,
         "reported_losses": session.reported_losses,
         "ending": ending,
     }

@@ -24,7 +24,7 @@ async def release_lease_on_error(resources: Resources, identity: Identity, lease
         yield
     except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
         # shielded: some hosts cancel again while a cancelled task ends
-        await asyncio.shield(release_messages(resources, identity, lease, _failure_of(error)))
+        await asyncio.shield(release_lease(resources, identity, lease, _failure_of(error)))
         raise
 
 
@@ -37,7 +37,7 @@ def _failure_of(error: BaseException) -> Failure:
     return "unavailable"
 
 
-async def release_messages(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:
+async def release_lease(resources: Resources, identity: Identity, lease: Lease, failure: Failure) -> None:
     """End the lease with the pause after this failure; without the database it expires by itself."""
     with suppress(MnemicError):  # the caller must see the first failure
         await resources.database.write(identity, lambda tx: leases.release(tx, lease, resources.settings, failure))

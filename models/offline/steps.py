@@ -64,7 +64,7 @@ def extract_observations(step_input: ExtractionInput) -> ExtractObservationsOutp
 
 
 def write_consolidation(step_input: WriteConsolidationInput) -> WriteConsolidationOutput:
-    """Return the sentences of the text and the reflections, each once, without those that are outdated.
+    """Return the sentences of the text and the reflections, each once, without stale ones.
 
     A newer sentence replaces an older one. Newer sentences come first if the word limit is too small for all.
     """
@@ -171,7 +171,7 @@ def _replaces(new: str, old: str) -> bool:
 
 def _valid_sentences(step_input: WriteConsolidationInput) -> list[str]:
     """Return the sentences of the text and the reflections that still hold, oldest first."""
-    ended = [row.content.rstrip(".").casefold() for row in step_input.outdated]
+    ended = [row.content.rstrip(".").casefold() for row in step_input.stale]
     valid: list[str] = []
     for text in [step_input.current, *(reflection.content for reflection in step_input.reflections)]:
         for sentence in chain.from_iterable(map(sentences, text.splitlines())):

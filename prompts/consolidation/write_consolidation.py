@@ -46,7 +46,7 @@ class WriteConsolidationInput(NamedTuple):
     #: Day of the present text.
     written: date | None = None
     #: Statements that no longer hold.
-    outdated: Sequence[StaleMemory] = ()
+    stale: Sequence[StaleMemory] = ()
     #: The agent's description of itself, for its own text.
     persona: str = ""
     #: A draft that was refused, and its problems.
@@ -66,7 +66,7 @@ class WriteConsolidationInput(NamedTuple):
             "guidance": as_data(self.guidance),
             "current": self._current_text(),
             "reflections": "\n".join(reflections) or "(none)",
-            "no_longer": self._outdated_lines(),
+            "no_longer": self._stale_lines(),
             "revision": self._revision(),
         }
 
@@ -76,9 +76,9 @@ class WriteConsolidationInput(NamedTuple):
         written = f"written {self.written:%Y-%m-%d}:\n" if self.written else ""
         return written + as_data(self.current)
 
-    def _outdated_lines(self) -> str:
+    def _stale_lines(self) -> str:
         lines: dict[str, None] = {}
-        for row in self.outdated:
+        for row in self.stale:
             now = f"; now: {single_line(row.now)}" if row.now else ""
             lines[f"- no longer true: {single_line(row.content)} (since {row.since:%Y-%m-%d}){now}"] = None
         return "\n".join(lines)

@@ -137,7 +137,9 @@ async def test_control_an_update_that_looks_at_no_version_overwrites_it(
     clean_db: Clone, model: TrappedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, memories, rewrite=("version = %(version)s", "version >= %(version)s"))
-    monkeypatch.setattr(ContextMemoryEditor, "require_editable", lambda self, number, **_: [self.session.shown[number]])
+    monkeypatch.setattr(
+        ContextMemoryEditor, "require_editable", lambda self, number, **_: [self.session.by_number[number]]
+    )
     told, then, now = await update_meanwhile(clean_db, model, "rewritten")
 
     assert "is changed" in told[0]

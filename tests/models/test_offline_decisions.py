@@ -109,7 +109,7 @@ def test_a_consolidation_lists_what_holds_each_once(current: str, reflections: l
 def test_a_consolidation_lists_nothing_that_has_ended() -> None:
     had = remembered("Plans for Mara allow for this: Mara is allergic to peanuts.")
     ended = StaleMemory(had.id, "user:mara", had.content, True, UUID(int=9), "Mara is allergic to peanuts.", NOW, None)
-    given_ = WriteConsolidationInput("user", "Mara", "Mara rows.", [had], 400, "", NOW.date(), outdated=[ended])
+    given_ = WriteConsolidationInput("user", "Mara", "Mara rows.", [had], 400, "", NOW.date(), stale=[ended])
     assert offline.write_consolidation(given_).text == "Mara rows."
 
 

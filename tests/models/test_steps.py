@@ -76,7 +76,7 @@ CASES = (
             guidance=HOSTILE,
             today=MAY.date(),
             written=MARCH,
-            outdated=[StaleMemory(UUID(int=1), "user:mara", HOSTILE, True, UUID(int=2), HOSTILE, MARCH, HOSTILE)],
+            stale=[StaleMemory(UUID(int=1), "user:mara", HOSTILE, True, UUID(int=2), HOSTILE, MARCH, HOSTILE)],
             persona=HOSTILE,
             draft=HOSTILE,
             problems=["450 words, at most 400", HOSTILE],

@@ -332,7 +332,7 @@ async def test_a_text_that_still_says_what_has_ended_is_refused_and_told_again(
         expire(superuser, *await ids(memory, [1]))
         model.answer(CONSOLIDATION, consolidation(f"- {known(1)}\n- The boat {boat(2)} is big."))
         refused = await memory.admin.consolidate(ana(), "user:ana")
-        assert (refused.outcome, refused.problem) == ("refused", "outdated")
+        assert (refused.outcome, refused.problem) == ("refused", "stale")
         revision = last_prompt(model, CONSOLIDATION).partition("<revision>")[2]
         assert f"no longer true: {known(1)}" in revision
         model.answer(CONSOLIDATION, lambda request: written(request, is_told=True))

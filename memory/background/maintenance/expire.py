@@ -34,7 +34,7 @@ async def _find(run: Maintenance, rule: ExpiryRule) -> list[Expired]:
 
 async def _expire(run: Maintenance, rule: ExpiryRule) -> list[Expired]:
     expired: list[Expired] = []
-    act = partial(maintenance.expire, rule=rule, run_id=run.run_id)
-    while batch := await run.resources.database.write(run.identity, act):
+    expire_some = partial(maintenance.expire, rule=rule, run_id=run.run_id)
+    while batch := await run.resources.database.write(run.identity, expire_some):
         expired += batch
     return expired
