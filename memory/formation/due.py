@@ -18,7 +18,7 @@ _LOG = logging.getLogger("mnemic")
 
 
 async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Set[str]) -> list[str]:
-    """Return the scope keys with enough unabsorbed reflections, or with texts that rest on outdated facts.
+    """Return the scope keys with enough unabsorbed reflections, or with texts that rest on stale facts.
 
     Args:
         tx: the transaction of a formation's operation.
