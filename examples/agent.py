@@ -29,7 +29,7 @@ class StandIn(BaseChatModel):
         return "stand-in"
 
     def bind_tools(self, tools: Any, **settings: Any) -> "StandIn":
-        """Takes any tools: it knows one of them."""
+        """Return a model that takes any tools, and knows one of them."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **settings: Any) -> ChatResult:

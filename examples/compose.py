@@ -19,7 +19,7 @@ class Turn(MessagesState, MemoryState):
 
 
 async def answer(state: Turn) -> dict[str, list[AIMessage]]:
-    """The host's own node; a real one asks its model with this request."""
+    """Answer; a real node calls its model with this request."""
     request = with_memory([SystemMessage(PROMPT), *state["messages"]], state["memory_context"])
     given = "\n".join(message.text for message in request)
     return {"messages": [AIMessage(f"A model would answer here, given\n{given}")]}

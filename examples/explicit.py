@@ -9,7 +9,7 @@ from mnemic import Identity, Mnemic
 
 
 async def main() -> None:
-    """A goal is kept, found, corrected and forgotten; a wish stays, for the roles that may read preferences."""
+    """Store, find, correct and forget a goal; a wish stays, for the roles that may read preferences."""
     async with Mnemic.open() as memory:
         ana = Identity(agent_id="guide", user_id="ana", session_id="monday")
         await memory.remember(ana, "Ana wants short answers.", category="preferences")

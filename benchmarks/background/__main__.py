@@ -54,18 +54,20 @@ class Worker:
 
     @property
     def cpu_seconds(self) -> float:
+        """CPU time of the process so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     @property
     def megabytes(self) -> float:
+        """Resident memory of the process."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 @contextmanager
 def running_workers(dsn: str, count: int) -> Iterator[list[Worker]]:
-    """Processes that have opened the database."""
+    """Return the processes that have opened the database."""
     # each session of the benchmark has one message
     variables = {"MNEMIC_DATABASE_URL": dsn, "MNEMIC_EMBEDDER": "hash", "MNEMIC_FORMATION_MIN_MESSAGES": "1"}
     command = [sys.executable, "-m", "mnemic", "worker"]

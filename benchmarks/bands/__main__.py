@@ -21,7 +21,7 @@ LINKS = (0.55, 0.60, 0.65, 0.70, 0.75, 0.80)
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--embedder", default="minilm", help="as MNEMIC_EMBEDDER: minilm, hash or openai:MODEL")
     parser.add_argument("--wrong", action="store_true", help="list the pairs that the bands in force get wrong")

@@ -63,7 +63,7 @@ def share_from(measured: Sequence[Measured], threshold: float) -> float:
 
 
 def errors(measured: Sequence[Measured], bands: Bands) -> Errors:
-    """What the bands do wrong on the pairs."""
+    """Count the wrong decisions of the bands on the pairs."""
     same, update = of_label(measured, "same"), of_label(measured, "update")
     others = of_label(measured, "related", "unrelated")
     return Errors(
@@ -80,7 +80,7 @@ def errors(measured: Sequence[Measured], bands: Bands) -> Errors:
 
 
 def propose(measured: Sequence[Measured]) -> Bands:
-    """The highest check and fallback, in hundredths, that keep their shares of both labels; the lowest safe auto.
+    """Return the highest check and fallback that keep their shares of both labels, and the lowest safe auto; in hundredths.
 
     Raises:
         ConfigurationError: no bands rise with these pairs.

@@ -25,7 +25,7 @@ from mnemic.service.memory import Mnemic
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--missed", action="store_true", help="list the expected facts that were not found")
     parser.add_argument("--found", action="store_true", help="list every formed memory beside the fact it counts as")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _show(report: Report, listings: list[judging.Section], most: int | None) -> None:
-    """The figures alone, which are each section's first lines, where the lists go into a file."""
+    """Return the figures alone, the first lines of each section, if the lists go into a file."""
     console = Console(width=160)
     console.print(report.formed.described, highlight=False)
     console.print(_table(report))

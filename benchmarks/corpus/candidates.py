@@ -50,7 +50,7 @@ async def measure(resources: Resources) -> list[Shown]:
 
 
 def summary(found: Sequence[Shown]) -> list[str]:
-    """The figures in words, and what was not shown."""
+    """Return the figures in words, and the changed facts that were not shown."""
     changed = [pair for shown in found for pair in shown.changed]
     seen = [pair for shown in found for pair in shown.seen]
     facts = sum(shown.facts for shown in found)
@@ -102,7 +102,7 @@ async def _shown(
 
 
 async def store(resources: Resources, who: Identity, new: Sequence[NewMemory]) -> None:
-    """Stores facts as a formation would have."""
+    """Store facts as a formation would."""
     model, embedded = resources.embedder.name, await resources.embedder.embed([memory.search_text for memory in new])
     vectors = dict(zip([memory.id for memory in new], embedded, strict=True))
 

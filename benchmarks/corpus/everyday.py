@@ -43,11 +43,11 @@ class Everyday(NamedTuple):
     must_close: list[str]
 
     def wrong(self, held: Held) -> list[str]:
-        """What is remembered at the end and must not be, and what was closed and holds."""
+        """Return wrong memories at the end, and closed facts that hold."""
         return _matching(held.current, self.must_not_hold) + _matching(held.closed, self.must_stay)
 
     def outdated(self, held: Held) -> list[str]:
-        """What is still remembered although it was changed or taken back."""
+        """Return the memories that are still in force although they were changed or taken back."""
         return _matching(held.current, self.must_close)
 
 
@@ -57,7 +57,7 @@ def conversations() -> list[Everyday]:
 
 
 def held_after(batches: Sequence[Sequence[str]]) -> Held:
-    """What the steps of formation leave of messages that are formed batch by batch."""
+    """Return the result of the steps of formation for messages that are formed batch by batch."""
     held = Held([], [])
     moment = _BEGAN
     for batch in batches:
@@ -73,7 +73,7 @@ def held_after(batches: Sequence[Sequence[str]]) -> Held:
 
 
 def summary(*, missed: bool) -> list[str]:
-    """The figures in words; what was missed where that is wanted."""
+    """Return the figures in words, with the missed facts if requested."""
     found = [
         (conversation, held_after([conversation.said]), held_after([[text] for text in conversation.said]))
         for conversation in conversations()

@@ -36,7 +36,7 @@ class Formed:
 
 
 def sessions() -> list[list[dict[str, Any]]]:
-    """The conversations of which it is listed what to remember, in order, each a list of messages."""
+    """Return the conversations with a list of expected memories, in order, each a list of messages."""
     folder = resources.files("mnemic.examples").joinpath("conversations")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".jsonl"))
     read = [[json.loads(line) for line in folder.joinpath(name).read_text("utf-8").splitlines()] for name in names]

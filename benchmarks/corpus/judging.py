@@ -22,7 +22,7 @@ Section = tuple[str, list[str]]
 
 
 def sections(report: Report, exchanges: Exchanges) -> list[Section]:
-    """The figures, each with the list to be read by hand."""
+    """Return the figures, each with the list to be read by hand."""
     memories = report.formed.memories
     return [
         ("Given to the group by the reader", _given_to_group(report.formed, exchanges)),
@@ -132,7 +132,7 @@ def _prompts(exchanges: Exchanges) -> list[str]:
 
 
 def _sessions(report: Report) -> list[str]:
-    """What became of the messages, and of what failed."""
+    """Return the outcome of the messages and of the failures."""
     lines = []
     for one in report.formed.sessions:
         formed, left = sum(run.formed for run in one.runs), sum(run.uncovered_messages for run in one.runs)
@@ -145,7 +145,7 @@ def _sessions(report: Report) -> list[str]:
 
 
 def _decision_lines(exchanges: Exchanges) -> list[str]:
-    """The lines of new and known facts; those of the context begin with a dash."""
+    """Return the lines of new and known facts; those of the context begin with a dash."""
     asked = [_text(request) for request, one in exchanges if one.step == DECIDE.prompt.name]
     return [line for text in asked for line in text.splitlines() if not line.startswith("-")]
 

@@ -39,7 +39,7 @@ class Trap:
 
 
 def expectations() -> tuple[list[Expected], list[Trap]]:
-    """What `expected.json` lists."""
+    """Return the lists of `expected.json`."""
     listed = json.loads(resources.files("mnemic.examples").joinpath("conversations/expected.json").read_text("utf-8"))
     facts = [
         Expected(

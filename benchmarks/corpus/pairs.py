@@ -77,7 +77,7 @@ def pairs() -> dict[str, list[Pair]]:
 
 
 async def decided(replay: Replay | None, **settings: Any) -> list[Outcome]:
-    """What formation makes of all pairs: of each person one conversation, after which the known facts are looked at."""
+    """Form all pairs: one conversation of each person, after which the known facts are read."""
     found: list[Outcome] = []
     models = replay.settings() if replay else {}
     async with Mnemic.open(settings=Settings(**{**settings, **models, **_SETTINGS})) as memory:
@@ -96,7 +96,7 @@ async def decided(replay: Replay | None, **settings: Any) -> list[Outcome]:
 
 
 async def corrected(**settings: Any) -> list[Outcome]:
-    """What is left of all pairs once each fact that has ended was corrected by hand; no model is asked."""
+    """Return the rest of all pairs after each ended fact was corrected by hand; no model is called."""
     found: list[Outcome] = []
     async with Mnemic.open(settings=Settings(**settings)) as memory:
         for person, given in pairs().items():
@@ -110,7 +110,7 @@ async def corrected(**settings: Any) -> list[Outcome]:
 
 
 async def _known(memory: Mnemic, person: str, given: Sequence[Pair]) -> Identity:
-    """An agent of its own that knows the old facts."""
+    """Make an agent that knows the old facts."""
     who = Identity(agent_id=f"pairs-{uuid4().hex[:8]}", user_id=person, session_id="later")
     key, name = scope_key("user", person), display_name(person)
     made = [new_memory("fact", "activity", key, pair.old, _KNOWN, name) for pair in given]
@@ -145,7 +145,7 @@ def _lines(title: str, found: Sequence[Outcome]) -> list[str]:
 
 
 def main() -> None:
-    """Prints what was closed, what should not have been, and what was missed."""
+    """Print closed facts, wrongly closed facts and missed ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_record_arguments(parser)
     arguments = parser.parse_args()

@@ -27,7 +27,7 @@ def record_of(name: str) -> Path:
 
 
 def add_record_arguments(parser: ArgumentParser) -> None:
-    """What chooses a record's replay, or its making."""
+    """Add the options that choose a record's replay, or its making."""
     parser.add_argument("--recorded", action="store_true", help="answer from the record")
     parser.add_argument("--record-from", metavar="URL", help="ask this endpoint for what is not in the record")
     parser.add_argument("--record", type=Path, metavar="FILE", help="the record, where it is another one")
@@ -52,6 +52,7 @@ class Recorder(Replay):
         self._path, self._url = path, url.rstrip("/")
 
     def settings(self) -> dict[str, Any]:
+        """Return settings that wait for answers that a person writes."""
         return {**super().settings(), "model_timeout_seconds": _SECONDS, "lease_seconds": _SECONDS}
 
     def find(self, wanted: Exchange) -> Exchange | None:

@@ -55,7 +55,7 @@ class Report:
         return self.formed.checks.get("first_pass", 0) / total if total else 0.0
 
     def changes(self) -> list[tuple[Expected, Expected, bool]]:
-        """Changed facts of which old and new were both found: old, new, and whether only the new one is current."""
+        """Return changed facts with their old and new memory, and whether only the new one is current."""
         by_id = {fact.id: fact for fact in self.facts}
         pairs = [(old, by_id[old.replaced_by]) for old in self.facts if old.replaced_by]
         return [
@@ -63,14 +63,14 @@ class Report:
         ]
 
     def _is_closed(self, old: Expected, new: Expected) -> bool:
-        """The old one is kept but closed; the new one is current, or was itself replaced by a still newer one."""
+        """Return whether the old one is closed and the new one is current, or was replaced by a still newer one."""
         newer = {memory.id for memory in self.found[new.id]}
         olds = [memory for memory in self.found[old.id] if memory.id not in newer]
         has_new = any(memory.state == "active" for memory in self.found[new.id]) or not new.current
         return bool(olds) and has_new and all(memory.state != "active" for memory in olds)
 
     def summary(self) -> list[str]:
-        """The figures in words."""
+        """Return the figures in words."""
         changes = self.changes()
         return [
             f"{len(self.formed.memories)} facts and reflections were formed; "
@@ -106,7 +106,7 @@ class Report:
 
 
 def make_report(formed: Formed) -> Report:
-    """The comparison of all lists with all memories."""
+    """Compare all lists with all memories."""
     facts, traps = expectations()
     found = {fact.id: tuple(memory for memory in formed.memories if is_about(fact, memory)) for fact in facts}
     listed = {memory.id for memory in formed.memories if any(says(fact, memory) for fact in facts)}

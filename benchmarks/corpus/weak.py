@@ -31,6 +31,7 @@ class Weak:
         self._record, self._seed = record, seed
 
     def __call__(self, asked: Exchange, request: Request) -> dict[str, Any]:
+        """Return the recorded answer, with the mistakes of a weak model."""
         random = Random(f"{self._seed} {asked.key}")  # noqa: S311 - mistakes, no secrets
         stuck = Random(f"{self._seed} {asked.session} {asked.step}")  # noqa: S311 - asked again, it goes on like that
         if min(random.random(), stuck.random()) < 0.1:

@@ -18,7 +18,7 @@ _BEGIN = "<!-- table -->\n"
 
 
 def main() -> None:
-    """Prints or writes the table, and what should not have been."""
+    """Print or write the table, and the unexpected outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="a page, whose table is written anew")
     page = parser.parse_args().write

@@ -29,13 +29,13 @@ class Fault:
 
 
 def http(status: int, body: bytes, kind: str = "application/json", more: str = "") -> bytes:
-    """A whole response."""
+    """Send a whole response."""
     head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}"
     return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
 def _once(*pieces: bytes, then: float = 0) -> Sends:
-    """These pieces, and silence after them."""
+    """Send these pieces, and nothing after them."""
 
     async def send(_: bytes) -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -46,7 +46,7 @@ def _once(*pieces: bytes, then: float = 0) -> Sends:
 
 
 def _of(change: Callable[[bytes], bytes]) -> Sends:
-    """What becomes of the good body, with status 200."""
+    """Send a changed form of the good body, with status 200."""
 
     async def send(good: bytes) -> AsyncIterator[bytes]:
         yield http(200, change(good))
@@ -93,7 +93,7 @@ def _vectors(change: Callable[[list[dict[str, Any]]], object]) -> Sends:
 
 
 def _event(data: str) -> bytes:
-    """A server-sent event as a chunk of a body."""
+    """Return a server-sent event as a chunk of a body."""
     return f"{len(data) + 8:x}\r\ndata: {data}\n\n\r\n".encode()
 
 
@@ -173,7 +173,7 @@ FAULTS: Final = (
 
 
 def good_body(path: str, request: Mapping[str, Any], answers: Mapping[str, str]) -> bytes:
-    """What a healthy endpoint answers, by the name of the schema that is asked for."""
+    """Return the answer of a healthy endpoint, by the name of the requested schema."""
     if path.endswith("/embeddings"):
         vectors = [
             {"object": "embedding", "index": place, "embedding": [1.0, 0.1 * place, *[0.0] * 6]}

@@ -16,7 +16,7 @@ from benchmarks.latency.report import gates, gates_table, notes, tables
 
 
 def main() -> None:
-    """Prints the tables and the gates."""
+    """Print the tables and the gates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1000,10000,100000", help="sizes of the table, 1,000 at least")
     parser.add_argument("--repetitions", type=int, default=60, help="calls of each operation")

@@ -36,7 +36,7 @@ class ByHand:
     async def open(
         cls, dsn: str, agent: str, allowed: Sequence[str], facts: Facts, sayings: Sayings
     ) -> AsyncIterator[Self]:
-        """Connects as the service's role."""
+        """Connect as the service's role."""
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
             await register_vector_async(connection)
             yield cls(connection, agent, allowed, facts, sayings)
@@ -66,14 +66,14 @@ class ByHand:
             await self._rows(sql.FORM, number, values)
 
     async def insert_100(self, number: int) -> None:
-        """A hundred memories in one operation."""
+        """Store a hundred memories in one operation."""
         new = self._memories([self._sayings.text() for _ in range(100)])
         async with self._scoped(number):
             await self._begin_operation(None)
             await self._rows(sql.INSERT, number, {**new, "owner": f"user:{self._sayings.user(number)}"})
 
     async def note_use(self, number: int) -> None:
-        """Counts that ten memories were recalled."""
+        """Count that ten memories were recalled."""
         user = self._sayings.user(number)
         async with self._scoped(number):
             await self._rows(sql.USE, number, {"ids": self._facts.of(user, 10), "owner": f"user:{user}"})

@@ -32,12 +32,12 @@ class WordEmbedder:
         self._directions = np.random.default_rng(DIMENSIONS).standard_normal((_DIRECTIONS, DIMENSIONS), np.float32)
 
     def vector(self, text: str) -> Floats:
-        """A unit vector, as somebody who writes by hand would use it."""
+        """Return a unit vector for a program written by hand."""
         summed = self._directions[[_place(word) for word in text.split()]].sum(axis=0)
         return np.asarray(summed / sqrt(summed @ summed), dtype=np.float32)
 
     def matrix(self, texts: Sequence[str]) -> Floats:
-        """A row for each text."""
+        """Return a row for each text."""
         return np.stack([self.vector(text) for text in texts])
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -57,7 +57,7 @@ class LangChainEmbedder(Embeddings):
         self._embedder = embedder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """A list for each text."""
+        """Return a list for each text."""
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:

@@ -14,10 +14,13 @@ TOP = 10
 
 
 async def recall_at_10(product: Product, facts: Facts, sayings: Sayings, category: str | None = None) -> float:
-    """The mean share over a hundred questions, against all cosines worked out.
+    """Return the mean share over a hundred questions, compared with all cosines.
 
     Args:
-        category: the search is for this one, and only its facts count.
+        product: Mnemic with the facts.
+        facts: the stored facts.
+        sayings: the users' questions.
+        category: category of the search; only its facts count.
     """
     embedder = WordEmbedder()
     shares = []
@@ -30,7 +33,7 @@ async def recall_at_10(product: Product, facts: Facts, sayings: Sayings, categor
 
 
 def nearest(facts: Facts, user: int, question: Floats, category: str | None) -> list[UUID]:
-    """The ten facts of one user with the highest cosine, by working out every one."""
+    """Return the ten facts of one user with the highest cosine, computed for every fact."""
     counts = np.array([category in (None, own) for own in facts.categories]) & (facts.owners == user)
     places = np.flatnonzero(counts)
     best = np.argsort(-(facts.vectors[places] @ question), kind="stable")[:TOP]

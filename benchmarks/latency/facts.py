@@ -62,11 +62,11 @@ class Sayings:
         return number % self._users
 
     def question(self, number: int) -> str:
-        """What that user asks."""
+        """Return a question of that user."""
         return self._questions[number % _QUESTIONS]
 
     def text(self) -> str:
-        """A text that nobody has said before."""
+        """Return a new text."""
         number = next(self._next)
         said = self._texts[number % _NEW_TEXTS]
         return said if number < _NEW_TEXTS else f"{said} {number}"

@@ -30,7 +30,7 @@ def import_seconds(runs: int) -> tuple[float, float]:
 
 
 def _host(folder: Path, statement: str) -> Path:
-    """A host's own module that imports one of them, as hosts do."""
+    """Return a host's own module that imports one of them, as hosts do."""
     folder.mkdir()
     (folder / "host.py").write_text(f"{statement}\n")
     return folder

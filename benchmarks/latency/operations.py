@@ -40,7 +40,7 @@ BY_HAND: Mapping[str, str] = {
 
 
 def reading(product: Product, by_hand: ByHand, store: StorePeer) -> dict[str, Operation]:
-    """What changes nothing, so that every call finds the same table."""
+    """Return the operations that change nothing, so that every call finds the same table."""
     return {
         "memory_query": product.memory_query,
         SEARCH: by_hand.memory_query,
@@ -50,7 +50,7 @@ def reading(product: Product, by_hand: ByHand, store: StorePeer) -> dict[str, Op
 
 
 def writing(product: Product, by_hand: ByHand, store: StorePeer) -> dict[str, Operation]:
-    """What adds rows."""
+    """Return the operations that add rows."""
     return {
         "add conversation": product.add_conversation,
         CONVERSATION: by_hand.add_conversation,

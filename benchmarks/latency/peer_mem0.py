@@ -40,7 +40,7 @@ class Mem0Peer:
     @classmethod
     @contextmanager
     def open(cls, dsn: str, facts: Facts, sayings: Sayings) -> Iterator[Self]:
-        """Fills the empty database at `dsn` and opens mem0 there.
+        """Fill the empty database at `dsn` and open mem0 there.
 
         Raises:
             ImportError: mem0 is not installed.

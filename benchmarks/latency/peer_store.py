@@ -33,7 +33,7 @@ class StorePeer:
     @classmethod
     @contextmanager
     def open(cls, dsn: str, facts: Facts, sayings: Sayings) -> Iterator[Self]:
-        """Fills the empty database at `dsn` and opens the store there."""
+        """Fill the empty database at `dsn` and open the store there."""
         index: PostgresIndexConfig = {
             "dims": DIMENSIONS,
             "embed": LangChainEmbedder(WordEmbedder()),
@@ -50,11 +50,11 @@ class StorePeer:
         return self._store.search(self._namespace(number), query=self._sayings.question(number), limit=10)
 
     async def insert_100(self, number: int) -> None:
-        """A hundred memories in one batch."""
+        """Store a hundred memories in one batch."""
         self._store.batch([self._put(number, place) for place in range(100)])
 
     async def note_use(self, number: int) -> None:
-        """Counts in the rows themselves that ten of them were recalled; the store has no method for it."""
+        """Count in the rows themselves that ten of them were recalled; the store has no method for it."""
         user = self._sayings.user(number)
         keys = [str(id_) for id_ in self._facts.of(user, 10)]
         self._connection.execute(_UPDATE, {"prefix": f"memories.{user}", "keys": keys})

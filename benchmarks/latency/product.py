@@ -104,7 +104,7 @@ class Product:
         return float(row[0]) / len(self._facts) if row else 0.0
 
     async def give_standing_part(self, user: int) -> None:
-        """A consolidation of 150 words, a commitment and three reflections for one user."""
+        """Store a consolidation of 150 words, a commitment and three reflections for one user."""
         words = " ".join(self._sayings.text() for _ in range(11))
         new = [_memory("consolidation", user, words), _memory("core", user, self._sayings.text())]
         new += [_memory("reflection", user, self._sayings.text()) for _ in range(3)]
@@ -117,12 +117,12 @@ class Product:
         )
 
     async def semantic(self, user: int, question: str, categories: tuple[str, ...] | None) -> list[UUID]:
-        """The ids of the ten memories nearest to a question in meaning."""
+        """Return the ids of the ten memories nearest to a question in meaning."""
         request = MemoryQuery(query=question, categories=categories, search_type="semantic", top_k=10)
         return [item.id for item in await query(self.resources, self._who(user), request)]
 
     async def recall(self, number: int) -> Any:
-        """The context of a turn, with a search."""
+        """Return the context of a turn, with a search."""
         who = self._who(number).model_copy(update={"session_id": f"turn-{self._sayings.user(number)}"})
         return await self.memory.recall(who, self._sayings.question(number), search="always")
 
@@ -135,20 +135,20 @@ class Product:
             raise RuntimeError(f"a formation stored {run.stored}, not three facts; the measurement means nothing")
 
     async def insert_100(self, number: int) -> None:
-        """A hundred memories in one operation."""
+        """Store a hundred memories in one operation."""
         user = self._sayings.user(number)
         new = [_memory("fact", user, self._sayings.text(), place) for place in range(100)]
         await self._insert(self._who(number), new)
 
     async def insert_100_related(self, number: int) -> None:
-        """A hundred memories in one operation, each with five relations to stored ones."""
+        """Store a hundred memories in one operation, each with five relations to stored ones."""
         user = self._sayings.user(number)
         relations = tuple(Relation(to_id=id_, strength=0.6) for id_ in self._facts.of(user, EDGES_EACH))
         new = [_memory("fact", user, self._sayings.text(), place) for place in range(100)]
         await self._insert(self._who(number), [replace(memory, relations=relations) for memory in new])
 
     async def note_use(self, number: int) -> None:
-        """Counts that ten memories were recalled, as `observe` does after a turn."""
+        """Count that ten memories were recalled, as `observe` does after a turn."""
         who, uses = self._who(number), AccessTracker()
         uses.note(who, self._facts.of(self._sayings.user(number), 10))
         await uses.write(self.resources.database, who)

@@ -21,7 +21,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def notes(results: Results) -> list[str]:
-    """What the tables cannot say."""
+    """Return the notes to the tables."""
     return [] if results.mem0 else [MISSING]
 
 
@@ -46,7 +46,7 @@ def gates_table(found: list[Gate]) -> Table:
 
 
 def edge_milliseconds(writing: Mapping[str, Figures]) -> float:
-    """What one relation adds to the save that writes it."""
+    """Return the time that one relation adds to the save that writes it."""
     return (writing["100 memories, 500 relations"].wall - writing["100 memories"].wall) / (100 * EDGES_EACH)
 
 

@@ -32,7 +32,7 @@ class ScriptedModels(ChatModels):
         self._scripted = ScriptedChat(text=text)
 
     def get(self, tier: Tier, *, shown: bool = False) -> BaseChatModel:
-        """The scripted one."""
+        """Return the scripted model."""
         return self._scripted
 
 
@@ -46,7 +46,7 @@ class ScriptedChat(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, AIMessage]:
-        """The model told what to answer."""
+        """Return the model with its scripted answers."""
         return self.bind(schema_name=tools[0]["title"])
 
     def _generate(

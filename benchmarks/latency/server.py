@@ -30,7 +30,7 @@ class BenchServer:
         return psycopg.connect(self.admin_dsn, autocommit=True)
 
     def new_database(self, name: str) -> str:
-        """The DSN of an empty database of this name."""
+        """Return the DSN of an empty database of this name."""
         with self.admin as connection:
             for statement in ("drop database if exists {} with (force)", "create database {}"):
                 connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
@@ -39,7 +39,7 @@ class BenchServer:
 
 @contextmanager
 def bench_server() -> Iterator[BenchServer]:
-    """Starts it in a directory that is gone afterwards; commits wait for the disk as in earnest."""
+    """Start a server in a directory that is removed afterwards; commits wait for the disk as in production."""
     folder = Path(gettempdir()) / f"mnemic-latency-{uuid4().hex[:12]}"  # not mkdtemp's, which only root could enter
     try:
         with EmbeddedPostgres(folder, settings=_SETTINGS) as server:

@@ -47,7 +47,7 @@ class Figures:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """The figures of at least two calls."""
+        """Return the figures of at least two calls."""
         walls = [sample.wall for sample in samples]
         return cls(
             calls=len(samples),
@@ -67,11 +67,11 @@ class Backends:
         self._files: list[Path] = []
 
     def look(self) -> None:
-        """Finds the backends there are now."""
+        """Find the current backends."""
         self._files = [Path(f"/proc/{pid}/schedstat") for (pid,) in self._connection.execute(_BACKENDS)]
 
     def milliseconds(self) -> float:
-        """Used by all of them so far."""
+        """Return the CPU time of all backends so far."""
         used = 0
         for file in self._files:
             with suppress(OSError):  # its connection was closed
@@ -82,7 +82,7 @@ class Backends:
 async def interleaved(
     operations: Mapping[str, Operation], backends: Backends, *, repetitions: int, warm: int = 6
 ) -> dict[str, Figures]:
-    """Calls each operation so many times, after some calls that do not count."""
+    """Call each operation so many times, after some calls that do not count."""
     shuffler = random.Random(repetitions)  # noqa: S311 - no secret
     samples: dict[str, list[Sample]] = {name: [] for name in operations}
     for number in range(warm + repetitions):

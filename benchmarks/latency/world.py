@@ -26,7 +26,7 @@ class World:
 
     @classmethod
     def made(cls, users: int) -> Self:
-        """The world of so many users; the same one every time."""
+        """Return the world of so many users; the same one every time."""
         random = np.random.default_rng(_SEED)
         topics = [random.choice(_VOCABULARY, _TOPIC_WORDS, replace=False) for _ in range(_TOPICS)]
         favourites = [random.choice(_TOPICS, _TOPICS_EACH, replace=False) for _ in range(users)]
@@ -38,11 +38,11 @@ class World:
         return len(self.favourites)
 
     def facts(self, users: Integers, seed: int) -> list[str]:
-        """A sentence of fourteen words for each of these users, about something they talk about."""
+        """Return a sentence of fourteen words for each of these users, about one of their topics."""
         return self._texts(users, _FACT, seed)
 
     def questions(self, users: Integers, seed: int) -> list[str]:
-        """A question of six words for each of these users, about something they talk about."""
+        """Return a question of six words for each of these users, about one of their topics."""
         return self._texts(users, _QUESTION, seed)
 
     def _texts(self, users: Integers, lengths: tuple[int, int], seed: int) -> list[str]:

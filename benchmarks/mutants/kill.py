@@ -39,7 +39,7 @@ class Bench:
                 self._note(mutant, str(error))
 
     def known(self) -> None:
-        """Tries each mutant that has no result yet with the tests of the name that killed it before."""
+        """Try each mutant that has no result yet with the tests of the name that killed it before."""
         for mutant in self._mutants:
             if mutant.id in self._edits and not getattr(mutant, self._field):
                 for test in self._tests_of(mutant):
@@ -48,7 +48,7 @@ class Bench:
                         break
 
     def whole(self, workers: int) -> None:
-        """Puts all other mutants in together, and takes out what a failing test can be laid to, until none fails."""
+        """Apply all other mutants together, and take out the causes of failing tests, until none fails."""
         left, late = self._apart([m for m in self._mutants if m.id in self._edits and not getattr(m, self._field)])
         unclear: set[str] = set()
         ended = self._pytest(left, ["-n", str(workers)], _WHOLE)
@@ -69,7 +69,7 @@ class Bench:
             self.whole(workers)
 
     def _halve(self, mutants: list[Mutant], test: str) -> Mutant | None:
-        """The one that makes the test fail by itself."""
+        """Return the mutant that makes the test fail by itself."""
         while len(mutants) > 1:
             half = mutants[: len(mutants) // 2]
             mutants = half if self._fails(half, test) else mutants[len(half) :]
@@ -91,7 +91,7 @@ class Bench:
             restore(self._tree, originals)
 
     def _tests_of(self, mutant: Mutant) -> list[str]:
-        """The tests of that name, whichever file they moved to; where there was none, whether all can be collected."""
+        """Run the tests of that name in any file; if there is none, check that all can be collected."""
         name = re.search(r"::(\w+)", mutant.before)
         if not name:
             return [_COLLECT] if mutant.before.startswith("killed") else []
@@ -99,7 +99,7 @@ class Bench:
         return [f"{f.relative_to(self._tree)}::{name[1]}" for f in files if f"def {name[1]}(" in f.read_text()]
 
     def _apart(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], list[Mutant]]:
-        """The first of each that change the same lines, and those that wait for another run."""
+        """Return the first of each that change the same lines, and those that wait for another run."""
         taken: set[tuple[str, int]] = set()
         first: list[Mutant] = []
         late: list[Mutant] = []

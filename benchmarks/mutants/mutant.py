@@ -44,6 +44,7 @@ class Edit:
 
     @property
     def lines(self) -> set[tuple[str, int]]:
+        """Paths and numbers of the lines that the mutant changes."""
         return {(self.path, self.first + n) for n in range(len(self.mutant.old))}
 
 
@@ -52,12 +53,12 @@ class NotFoundError(Exception):
 
 
 def load_mutants(path: Path = LIST) -> list[Mutant]:
-    """The list, in its order."""
+    """Return the list, in its order."""
     return [Mutant(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def save_mutants(mutants: Sequence[Mutant], path: Path = LIST) -> None:
-    """Writes the list."""
+    """Write the list."""
     lines = (json.dumps(asdict(mutant), ensure_ascii=False) for mutant in mutants)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -94,7 +95,7 @@ def find(tree: Path, mutant: Mutant) -> list[Edit]:
 
 
 def apply(tree: Path, edits: Sequence[Edit]) -> dict[str, str]:
-    """Writes the mutants into the checkout; returns the files as they were, for `restore`."""
+    """Write the mutants into the checkout; return the files as they were, for `restore`."""
     originals = {edit.path: (tree / edit.path).read_text(encoding="utf-8") for edit in edits}
     for path, text in originals.items():
         lines = text.splitlines()
@@ -107,7 +108,7 @@ def apply(tree: Path, edits: Sequence[Edit]) -> dict[str, str]:
 
 
 def restore(tree: Path, originals: dict[str, str]) -> None:
-    """Puts back what `apply` returned."""
+    """Restore the files that `apply` returned."""
     for path, text in originals.items():
         (tree / path).write_text(text, encoding="utf-8")
 

@@ -20,7 +20,7 @@ class Ended:
 
 
 def run_tests(tree: Path, arguments: Sequence[str], timeout: float) -> Ended:
-    """Runs pytest with the checkout's own `.venv`, and stops it after so many seconds."""
+    """Run pytest with the checkout's own `.venv`, and stop it after so many seconds."""
     with tempfile.TemporaryDirectory() as directory:
         command = [str(tree / ".venv/bin/python"), "-m", "pytest", "-q", "-p", "no:randomly", "-m", "not slow"]
         command += ["-o", f"cache_dir={directory}", *arguments]

@@ -25,7 +25,7 @@ _LEAST = 0.9
 
 
 def main() -> None:
-    """Prints the shares and the gates."""
+    """Print the shares and the gates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=2000, help="of the thread when the measured turns begin")
     pairs = asyncio.run(talked(parser.parse_args().tokens))

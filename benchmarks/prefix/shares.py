@@ -61,7 +61,7 @@ def _text(request: Request) -> str:
 
 
 def _turn_part(request: Request) -> str:
-    """What stands in front of a user's message."""
+    """Return the part of a request in front of a user's message."""
     said = (str(message["content"]) for message in request["messages"] if message["role"] == "user")
     return next((text.partition(_END)[0] + _END.strip() for text in said if text.startswith(_BEGIN)), "")
 

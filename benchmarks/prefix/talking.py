@@ -33,7 +33,7 @@ class Talker:
         self.sent: list[Request] = []
 
     def __call__(self, _: Exchange, request: Request) -> dict[str, Any] | None:
-        """The message that answers; None for a request of somebody else."""
+        """Return the message that answers; None for a request of another person."""
         if not request.get("tools"):
             return None
         self.sent.append(request)
@@ -49,7 +49,7 @@ class Talker:
 
 
 async def talked(tokens: int, **settings: Any) -> list[Pair]:
-    """The measured pairs of all people who have said enough.
+    """Return the measured pairs of all people with enough messages.
 
     Args:
         tokens: of the thread when the measured turns begin.
@@ -73,7 +73,7 @@ async def talked(tokens: int, **settings: Any) -> list[Pair]:
 
 
 def _said(talks: Talks, person: str) -> Iterator[tuple[str, str]]:
-    """What somebody said and was answered, in all conversations of theirs alone."""
+    """Return a person's messages with their answers, in all conversations of that person alone."""
     alone = [talks.messages[session] for session in talks.messages if talks.people(session) == (person,)]
     lines = (line for talk in alone for line in talk if line["role"] in ("user", "assistant"))
     texts = ["\n".join(line["content"] for line in group) for _, group in groupby(lines, key=lambda line: line["role"])]
@@ -81,7 +81,7 @@ def _said(talks: Talks, person: str) -> Iterator[tuple[str, str]]:
 
 
 async def _turns(memory: Mnemic, who: Identity, said: list[tuple[str, str]], talker: Talker, tokens: int) -> Any:
-    """The requests of each turn behind a thread of so many tokens; none where too little was said."""
+    """Return the requests of each turn behind a thread of so many tokens; none if the person wrote too little."""
     graph, config = memory.graphs.supervisor(InMemorySaver()), memory.threads.config(who)
     begun = 0
     while begun < len(said) and sum(count_tokens(text) for pair in said[:begun] for text in pair) < tokens:

@@ -1,0 +1,1 @@
+"""Recall and precision of searches on LoCoMo's conversations."""

@@ -23,7 +23,7 @@ from benchmarks.recall_quality.storing import Kept
 
 
 def main() -> None:
-    """Prints the tables; without data, why there are none."""
+    """Print the tables; without data, the reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("MNEMIC_DATA"), help="default: MNEMIC_DATA")
     parser.add_argument("--cache", type=Path, help="folder for embeddings, which a second run reads")

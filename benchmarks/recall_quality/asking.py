@@ -26,7 +26,7 @@ Ask = Callable[[Question], Awaitable[Score]]
 
 
 async def ask_all(resources: Resources, conversation: Conversation, stored: Stored) -> dict[str, list[Score]]:
-    """The scores of every way to ask, in the order of the conversation's questions."""
+    """Return the scores of every way to search, in the order of the conversation's questions."""
     ways = {**_product(resources, stored), **await _baselines(resources, stored)}
     return {name: [await ask(question) for question in conversation.questions] for name, ask in ways.items()}
 

@@ -20,7 +20,7 @@ def of_dialogues(conversations: Sequence[Conversation]) -> Counter[str]:
 
 
 def of_examples() -> Counter[str]:
-    """The same of what users say in the example conversations."""
+    """Return the same for the users' messages in the example conversations."""
     return _reasons(row["content"] for rows in sessions() for row in rows if row["role"] == "user")
 
 
@@ -31,7 +31,7 @@ def _reasons(messages: Iterable[str]) -> Counter[str]:
 
 
 def described(reasons: Counter[str]) -> str:
-    """The share of turns that are searched for, and why."""
+    """Return the share of turns with a search, and the reasons."""
     turns, kept = sum(reasons.values()), reasons["none"]
     why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common() if reason != "none")
     return f"{turns - kept} of {turns} turns ({(turns - kept) / max(1, turns):.1%}): {why or 'no reason found'}"

@@ -108,5 +108,5 @@ def _turn_ids(written: object) -> list[str]:
 
 
 def _moment(written: str) -> datetime:
-    """`1:56 pm on 8 May, 2023`"""
+    """Parse a time such as `1:56 pm on 8 May, 2023`."""
     return datetime.strptime(written, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)

@@ -25,7 +25,7 @@ Results = dict[Kept, dict[str, list[Score]]]
 async def measure(
     conversations: Sequence[Conversation], resources: Resources, ways: Sequence[Kept] = get_args(Kept)
 ) -> Results:
-    """Stores and asks; the conversations stay in the database under agents of their own."""
+    """Store the conversations and search; they stay in the database under agents of their own."""
     results: Results = {}
     for kept in ways:
         found: dict[str, list[Score]] = defaultdict(list)

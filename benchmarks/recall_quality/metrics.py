@@ -42,7 +42,7 @@ def score(returned: Sequence[Returned], evidence: frozenset[str]) -> Score:
 
 
 def mean(scores: Sequence[Score]) -> Score:
-    """The mean of every figure; zeros where there is no question."""
+    """Return the mean of every figure; zeros if there is no question."""
     count = max(1, len(scores))
     figures = {
         field.name: sum(getattr(one, field.name) for one in scores) / count
@@ -60,7 +60,7 @@ def _recall(items: Sequence[Returned], evidence: frozenset[str]) -> float:
 
 
 def _ndcg(items: Sequence[Returned], evidence: frozenset[str]) -> float:
-    """An item gains 1 if it brings a turn that none before it brought."""
+    """Count 1 for an item with a turn that no item before it had."""
     gained, left = 0.0, set(evidence)
     for place, item in enumerate(items):
         if left & item.turn_ids:

@@ -24,7 +24,7 @@ _STEP_4 = tuple(
 
 @cache
 def stem(word: str) -> str:
-    """The stem of a lower-case word."""
+    """Return the stem of a lower-case word."""
     if len(word) <= 2:
         return word
     word = _past(_plural(word))
@@ -80,7 +80,7 @@ def _without_final_e(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """c for each consonant, v for each vowel; y is a vowel behind a consonant."""
+    """Return c for each consonant, v for each vowel; y is a vowel behind a consonant."""
     shape = ""
     for place, letter in enumerate(word):
         vowel = letter in "aeiou" or (letter == "y" and place > 0 and shape[-1] == "c")

@@ -36,7 +36,7 @@ class Stored:
 
 
 async def store(resources: Resources, conversation: Conversation, kept: Kept) -> Stored:
-    """Stores a conversation under an agent of its own, as the memory of one user; both speakers' words are theirs."""
+    """Store a conversation under an agent of its own, as the memory of one user; both speakers' words are theirs."""
     user = conversation.id
     who = Identity(agent_id=f"quality-{uuid4().hex[:12]}", user_id=user)
     messages = {turn.id: _message(turn, user) for turn in conversation.turns}

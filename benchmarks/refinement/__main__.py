@@ -33,7 +33,7 @@ from mnemic.state.settings import Settings
 
 
 def main() -> None:
-    """Prints the table; without data, why a part of it is missing."""
+    """Print the table; without data, the reason for the missing part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("MNEMIC_DATA"), help="default: MNEMIC_DATA")
     parser.add_argument("--model", help="as MNEMIC_AGENT_MODEL; default: the offline rule")

@@ -64,7 +64,7 @@ def of_conversations(conversations: Sequence[Conversation]) -> Iterator[Core]:
 
 
 async def of_examples(**settings: Any) -> Core:
-    """What formation makes of the example conversations, as if all of it stood in one core memory."""
+    """Form the example conversations, and return all memories as one context memory."""
     formed = await form_corpus(**settings)
     found: dict[str, ModelOverrides] = {}
     for memory in formed.memories:
@@ -111,7 +111,7 @@ def _answerable(pair: Sequence[Conversation], known: frozenset[str]) -> Iterator
 
 
 def turn_of(conversation: Conversation, turn_id: str) -> str:
-    """A turn's id among those of several conversations."""
+    """Return a turn's id among those of several conversations."""
     return f"{conversation.id} {turn_id}"
 
 

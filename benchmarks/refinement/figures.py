@@ -36,7 +36,7 @@ class Figures:
 
 
 def figures(refined: Refined) -> Figures:
-    """Counted from the texts, not taken from the refinement's own report."""
+    """Count from the texts, not from the refinement's own report."""
     old = refined.core.memories
     living = {id_: memory.content for memory in refined.after for id_ in refined.taken[memory.id]}
     wanted = [([given], living.get(id_, "")) for id_, given in refined.before.items()]
@@ -55,7 +55,7 @@ def figures(refined: Refined) -> Figures:
 
 
 def _kept(pairs: Sequence[tuple[Sequence[ModelOverrides], str]]) -> float:
-    """The share of the details of all old texts that their new texts hold."""
+    """Return the share of the details of all old texts that their new texts hold."""
     kept = [
         is_kept
         for given, new in pairs

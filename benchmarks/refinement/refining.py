@@ -39,7 +39,7 @@ class Calls(AsyncCallbackHandler):
         self.sent = self.answered = self.refused = 0
 
     async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        """What the model sent, before anything of the product reads it."""
+        """Record the model's calls, before any code of the product reads them."""
         answer = response.generations[0][0]
         if isinstance(answer, ChatGeneration) and isinstance(answer.message, AIMessage):
             self.sent += len(answer.message.tool_calls) + len(answer.message.invalid_tool_calls)
@@ -60,7 +60,7 @@ class Refined:
 
 
 async def refine(resources: Resources, core: Core, today: date | None = None) -> Refined:
-    """Stores the memories as the core memory of an agent of its own, and refines it.
+    """Store the memories as the context memory of an agent of its own, and refine it.
 
     What the model is sent is the same in every run: the agent and the memories have the same names and ids, and today
     is the day of the newest memory unless another is given.
@@ -112,7 +112,7 @@ async def _store(resources: Resources, who: Identity, given: Mapping[UUID, Model
 def _taken(
     after: Sequence[Memory], merged: Sequence[tuple[UUID, UUID]], before: Mapping[UUID, ModelOverrides]
 ) -> dict[UUID, list[UUID]]:
-    """The original memories in each living one; a merge may have taken in what was merged before."""
+    """Return the original memories in each active one; a merge may contain earlier merges."""
     parts: dict[UUID, list[UUID]] = defaultdict(list)
     for new, old in merged:
         parts[new].append(old)

@@ -25,7 +25,7 @@ _MAX_CPU, _MAX_MILLISECONDS = 1.15, 100.0
 
 
 def main() -> None:
-    """Prints the figures and the gates."""
+    """Print the figures and the gates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=60, help="calls of each operation")
     figures = asyncio.run(_measure(parser.parse_args().repetitions))

@@ -38,7 +38,7 @@ class Peer:
     read: list[CheckpointTuple] = field(default_factory=list)
 
     async def begin(self) -> None:
-        """Fills the thread."""
+        """Fill the thread."""
         await self.graph.ainvoke({"messages": [HumanMessage(_TEXT) for _ in range(_MESSAGES)]}, self.config)
         if found := await self.saver.aget_tuple(self._latest):
             self.read.append(found)
@@ -48,11 +48,11 @@ class Peer:
         return await self.graph.ainvoke({"messages": [HumanMessage("hello")]}, self.config, durability=durability)
 
     async def load(self) -> object:
-        """The thread's state, as a run begins."""
+        """Read the thread's state, as a run begins."""
         return await self.saver.aget_tuple(self._latest)
 
     async def save(self) -> object:
-        """The whole state, once more as a new checkpoint; `begin` has read it."""
+        """Save the whole state once more as a new checkpoint; `begin` has read it."""
         found = self.read[0]
         version = self.saver.get_next_version(found.checkpoint["channel_versions"]["messages"], None)
         versions = {**found.checkpoint["channel_versions"], "messages": version}

@@ -1,0 +1,1 @@
+"""Modules that one walk of a message enters."""

@@ -42,7 +42,7 @@ _MOST = {"scripted": 60, "offline": 65}
 
 
 def main() -> None:
-    """Prints both walks and the gates."""
+    """Print both walks and the gates."""
     console = Console(width=140)
     gates = []
     for steps, most in _MOST.items():
@@ -89,7 +89,7 @@ def _conversation() -> list[dict[str, str]]:
 
 @contextmanager
 def _entered() -> Iterator[dict[str, None]]:
-    """The modules that are entered meanwhile, in any thread, in order."""
+    """Record the modules that are entered meanwhile, in any thread, in order."""
     walk: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
