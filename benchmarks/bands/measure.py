@@ -80,7 +80,7 @@ def errors(measured: Sequence[Measured], bands: Bands) -> Errors:
 
 
 def propose(measured: Sequence[Measured]) -> Bands:
-    """Return the highest check and fallback that keep their shares of both labels, and the lowest safe auto; in hundredths.
+    """Return the highest check and fallback that keep their shares of both labels, and the lowest safe auto.
 
     Raises:
         ConfigurationError: no bands rise with these pairs.
