@@ -1,4 +1,4 @@
-"""Builds the pages of docs/ and the reference of the public names with Sphinx: `make docs`."""
+"""Settings of Sphinx for the pages of docs/ and the reference of the public names: `make docs`."""
 
 from typing import Any
 
@@ -9,24 +9,24 @@ release = __version__
 html_title = f"Mnemic {release}"
 html_theme = "furo"
 
-# the source is the whole checkout, for pages link to the files that they speak of
+# the source is the whole checkout, because pages link to files of the code
 root_doc = "docs/index"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md"]
 exclude_patterns = [".*", "build", "tests", "models", "examples"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
-suppress_warnings = ["misc.highlighting_failure"]  # mermaid, which the repository's own pages draw
+suppress_warnings = ["misc.highlighting_failure"]  # mermaid, which GitHub draws
 
 default_role = "code"  # one backtick in a docstring, as in Markdown
 autodoc_member_order = "bysource"
 
 
-def keep_first_line(app: Any, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Napoleon would take what stands before a colon in an attribute's first line for its type."""
-    if what in ("attribute", "property"):
+def keep_first_line(app: Any, kind: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep the first line of an attribute's docstring; napoleon would read the text before a colon as its type."""
+    if kind in ("attribute", "property"):
         lines.insert(0, "\\ ")  # shows as nothing
 
 
 def setup(app: Any) -> None:
-    """Sphinx calls it."""
+    """Connect the changes of docstrings to Sphinx."""
     app.connect("autodoc-process-docstring", keep_first_line, priority=400)  # before napoleon
