@@ -15,12 +15,12 @@ async def main() -> None:
         await memory.remember(ana, "Ana wants short answers.", category="preferences")
 
         await memory.remember(ana, "Ana sails to Ryd in May.", category="goals")
-        found = await memory.query(ana, "Ryd", categories=["goals"], filters={"importance_min": 3}, budget_tokens=200)
-        await memory.correct(ana, found[0].id, "Ana sails to Ryd in June.")
+        results = await memory.query(ana, "Ryd", categories=["goals"], filters={"importance_min": 3}, budget_tokens=200)
+        await memory.correct(ana, results[0].id, "Ana sails to Ryd in June.")
         for goal in await memory.query(ana, "Ryd", categories=["goals"]):
             await memory.forget(ana, goal.id)
 
-        print(f"found, and forgotten: {found[0].content}")  # noqa: T201
+        print(f"found, and forgotten: {results[0].content}")  # noqa: T201
         for role in ("supervisor", "planner", "stylist"):
             rows = await memory.query(ana.model_copy(update={"role": role}), "Ana")
             print(f"{role}: {' '.join(row.content for row in rows) or 'nothing'}")  # noqa: T201
