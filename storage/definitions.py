@@ -1,4 +1,4 @@
-"""The comparison of all objects in Mnemic's schemas with those of a fresh set-up, which ship with the package.
+"""Compares all objects in Mnemic's schemas with those of a fresh set-up, whose definitions ship with the package.
 
 The record `sql/definitions.txt` has one line for each object: kind, name and definition. `make definitions` writes it
 from a fresh set-up. A record in the database could be changed together with the objects, and a scratch schema needs
@@ -21,9 +21,9 @@ from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("definitions")
 RECORD: Final = "definitions.txt"
-#: Placeholder for the schema of pgvector, which the operator chooses.
+#: Stands for the schema of pgvector, which the operator chooses.
 _VECTOR: Final = "@vector@"
-#: Settings of a role or of the database that change visible rows, recorded changes or the durability of commits.
+#: Settings of a role or of the database that change which rows exist, what is recorded, or whether a commit lasts.
 #: Others are the operator's tuning.
 UNSAFE_SETTINGS: Final = (
     *("search_path", "session_replication_role", "row_security", "role", "synchronous_commit"),
@@ -46,7 +46,7 @@ _CHECKS: Final = {
     "membership": "powers",
 }
 _SEARCH_PATHS: Final = frozenset(f"search_path of {role}" for role in (SERVICE_ROLE, ADMIN_ROLE))
-#: Libraries with statements that make tables: a pattern of the names or tables of their objects, and the kinds of
+#: Libraries whose own statements make tables: a pattern of the names or tables of their objects, and the kinds of
 #: objects that the library defines; None: all kinds.
 _LIBRARIES: Final[dict[str, tuple[str, frozenset[str] | None]]] = {
     "langgraph-checkpoint-postgres": (r"mnemic\.checkpoint", frozenset({"column", "constraint", "index"})),
@@ -139,14 +139,12 @@ async def read_definitions(connection: AsyncConnection) -> list[Definition]:
 
 def as_record(definitions: Iterable[Definition]) -> str:
     """Return the text of the record for the objects of a fresh set-up."""
-    record = ""
-    for name in _LIBRARIES:
-        record += f"library\t{name}\t{_checksum(name)}\n"
+    lines = [f"library\t{name}\t{_checksum(name)}" for name in _LIBRARIES]
     for one in sorted(definitions):
         # memberships and the operator's settings belong to the server
         if one.kind != "membership" and not (one.kind == "setting" and one.is_harmless):
-            record += f"{one.kind}\t{one.object}\t{one.definition}\n"
-    return record
+            lines.append(f"{one.kind}\t{one.object}\t{one.definition}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def find_differences(definitions: Iterable[Definition], vector_schema: str) -> list[Difference]:
@@ -159,29 +157,23 @@ def find_differences(definitions: Iterable[Definition], vector_schema: str) -> l
     recorded, other_releases = recorded_definitions()
     present = {(one.kind, one.object): one for one in definitions if not _is_of(one, other_releases)}
     missing = [one for key, one in recorded.items() if key not in present]
-    extra: list[Definition] = []
-    changed: list[Difference] = []
+    extra = [one for key, one in present.items() if key not in recorded]
+    differences = [
+        Difference("tables", f"{name} has another release than this version of Mnemic knows: not compared", None, True)
+        for name in other_releases
+    ]
+    differences += [_missing(one) for one in _without_parts(missing)]
+    differences += [_extra(one) for one in _without_parts(extra)]
     for key, one in present.items():
-        if key not in recorded:
-            extra.append(one)
-        elif recorded[key].definition != one.definition:
-            changed.extend(_different(one, recorded[key]))
-    differences: list[Difference] = []
-    for name in other_releases:
-        note = f"{name} has another release than this version of Mnemic knows: not compared"
-        differences.append(Difference("tables", note, None, True))
-    differences.extend(map(_missing, _without_parts(missing)))
-    differences.extend(map(_extra, _without_parts(extra)))
-    differences.extend(changed)
-    return [_with_vector_schema(difference, vector_schema) for difference in differences]
-
-
-def _with_vector_schema(difference: Difference, vector_schema: str) -> Difference:
-    """Replace the placeholder for pgvector's schema."""
-    return difference._replace(
-        found=difference.found.replace(_VECTOR, vector_schema),
-        statement=difference.statement and difference.statement.replace(_VECTOR, vector_schema),
-    )
+        if key in recorded and recorded[key].definition != one.definition:
+            differences += _different(one, recorded[key])
+    return [
+        difference._replace(
+            found=difference.found.replace(_VECTOR, vector_schema),
+            statement=difference.statement and difference.statement.replace(_VECTOR, vector_schema),
+        )
+        for difference in differences
+    ]
 
 
 def _missing(one: Definition) -> Difference:
@@ -238,12 +230,8 @@ def _check(one: Definition) -> str:
 def _without_parts(objects: list[Definition]) -> Iterator[Definition]:
     """Yield the objects that do not come and go with another one, as columns with a table or grants with a function."""
     schemas = tuple(f"{one.object}." for one in objects if one.kind == "schema")
-    places: set[str] = set()
-    for one in objects:
-        if one.kind == "table":
-            places.add(one.object)
-        elif one.kind in ("function", "schema"):
-            places.add(f"{one.kind} {one.object}")
+    places = {one.object for one in objects if one.kind == "table"}
+    places |= {f"{one.kind} {one.object}" for one in objects if one.kind in ("function", "schema")}
     for one in objects:
         place = _place(one)
         if one.object.startswith(schemas) or place.startswith(schemas):
@@ -273,20 +261,14 @@ def _is_of(one: Definition, libraries: Iterable[str]) -> bool:
 
 @cache
 def recorded_definitions() -> tuple[dict[tuple[str, str], Definition], list[str]]:
-    """Return the recorded objects, and the libraries with another installed release, which makes other objects."""
+    """Return the recorded objects, and the libraries whose installed release is another one and makes other objects."""
     text = resources.files("mnemic.storage.sql").joinpath(RECORD).read_text(encoding="utf-8")
     rows: list[Definition] = []
     for line in text.splitlines():
         kind, name, definition = line.split("\t")
         rows.append(Definition(kind, name, definition))
-    changed: list[str] = []
-    for row in rows:
-        if row.kind == "library" and row.definition != _checksum(row.object):
-            changed.append(row.object)
-    objects: dict[tuple[str, str], Definition] = {}
-    for row in rows:
-        if row.kind != "library" and not _is_of(row, changed):
-            objects[row.kind, row.object] = row
+    changed = [row.object for row in rows if row.kind == "library" and row.definition != _checksum(row.object)]
+    objects = {(row.kind, row.object): row for row in rows if row.kind != "library" and not _is_of(row, changed)}
     return objects, changed
 
 

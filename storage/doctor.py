@@ -1,4 +1,4 @@
-"""The check of the set-up on which isolation, protection and audit rest, by the service's role at every start."""
+"""Checks the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from mnemic.storage.violations import SchemaViolation, find_offences
 _SQL = load_statements("doctor")
 #: Functions and policies are in the package, and made anew where the record of them is gone.
 _ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
-#: Every check, and the remedy of a fault that no single statement mends.
+#: Every check, and what to do if no single statement mends the fault.
 _REMEDIES: Final = {
     "server": "row security leaks there: install Postgres 15.14, 16.10, 17.6 or newer, the number is what counts, and "
     "restart the server",
@@ -53,54 +53,45 @@ class Finding:
 
     name: str
     ok: bool
-    #: The fault and its remedy; empty if the check passed.
+    #: What was found and what to do; empty when the check passed.
     remedy: str = ""
-    #: A result that is no fault.
+    #: What was found that is no fault.
     note: str = ""
 
 
 async def check(database: Database) -> list[Finding]:
-    """Return the results of all checks of the database's set-up.
+    """All checks of the database's set-up, passed or not.
 
     Raises:
-        DatabaseUnavailableError: if the database cannot be reached.
+        DatabaseUnavailableError: the database cannot be reached.
     """
     async with database.catalog() as connection:
         pooled = await is_pooled(connection)
         offences, notes = await find_offences(connection)
     found = defaultdict(list, offences)
-    mode = await pooler_mode(database.dsn) if pooled else None
-    setting = database.settings.pooler
+    mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
     if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
-    is_prepared = setting == "none" or (setting == "auto" and mode is None)
-    pooler = f"one in {mode} mode" if mode else "none found"
-    prepared = "on" if is_prepared else "off"
-    notes["pooler"].append(f"{pooler}; prepared statements {prepared}")
+    prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
+    notes["pooler"].append(f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}")
     findings: list[Finding] = []
     for name, advice in _REMEDIES.items():
-        if found[name]:
-            findings.append(Finding(name, ok=False, remedy=_remedy(found[name], advice)))
-        else:
-            findings.append(Finding(name, ok=True, note=", ".join(sorted(notes[name]))))
+        note = "" if found[name] else ", ".join(sorted(notes[name]))
+        findings.append(Finding(name, not found[name], _remedy(found[name], advice), note))
     return findings
 
 
 async def check_vectors(database: Database, embedder: str) -> Finding:
-    """Return the numbers of entries with another embedder's vector, or without one; they are no fault.
+    """Whether the embedder in use made all vectors. Entries of another embedder, or without a vector, are no fault.
 
     Args:
-        database: of the service.
-        embedder: name of the embedder in use; it lacks the length of the vectors if only they have it.
+        embedder: its name, which lacks the length where that is known from the first vectors on.
     """
     async with database.catalog() as connection:
         rows = await (await connection.execute(_SQL["vectors"])).fetchall()
     stored: dict[str, int] = dict(rows)
     pending = stored.pop("", 0)
-    others: list[str] = []
-    for model, count in stored.items():
-        if not f"{model}:".startswith(f"{embedder}:"):
-            others.append(f"{count:,} of {model}")
+    others = [f"{count:,} of {model}" for model, count in stored.items() if not f"{model}:".startswith(f"{embedder}:")]
     note = f"all of {embedder}"
     if others:
         note = f"not of {embedder}, so found by words alone until `mnemic reembed` is through: {', '.join(others)}"
@@ -110,34 +101,22 @@ async def check_vectors(database: Database, embedder: str) -> Finding:
 
 
 async def require_sound(database: Database) -> None:
-    """Refuse a database without a safe set-up.
+    """Refuses a database whose set-up would not keep what Mnemic promises.
 
     Raises:
-        DatabaseSetupError: if a check fails; the message has every fault.
-        DatabaseUnavailableError: if the database cannot be reached.
+        DatabaseSetupError: with everything that has to be mended.
+        DatabaseUnavailableError: the database cannot be reached.
     """
-    lines = ""
-    for finding in await check(database):
-        if not finding.ok:
-            lines += f"\n- {finding.name}: {finding.remedy}"
-    if lines:
+    broken = [finding for finding in await check(database) if not finding.ok]
+    if broken:
+        lines = "".join(f"\n- {finding.name}: {finding.remedy}" for finding in broken)
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
 def _remedy(offences: Sequence[SchemaViolation], advice: str) -> str:
-    """Return the faults with the statements that mend them, or with the advice if there is no statement."""
-    mended: list[str] = []
-    statements: dict[str, None] = {}
-    others: list[str] = []
-    for offence, statement in offences:
-        if statement:
-            mended.append(offence)
-            statements[f"`{statement}`"] = None
-        else:
-            others.append(offence)
-    remedies: list[str] = []
-    if mended:
-        remedies.append(f"{', '.join(mended)}: a superuser runs {', '.join(statements)}")
-    if others:
-        remedies.append(f"{', '.join(others)}: {advice}")
-    return "; ".join(remedies)
+    """What was found and what to do: the statements that mend it, and the advice where there is none."""
+    statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
+    mended = ", ".join(offence for offence, statement in offences if statement)
+    others = ", ".join(offence for offence, statement in offences if not statement)
+    by_statement = [f"{mended}: a superuser runs {', '.join(statements)}"] if mended else []
+    return "; ".join(by_statement + ([f"{others}: {advice}"] if others else []))

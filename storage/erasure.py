@@ -1,7 +1,7 @@
-"""Erasure for a user, and the purge of expired memories. Both are final.
+"""Erasure for the person concerned, and the purge of what time has closed. What is gone stays gone.
 
-An erasure is planned first, without a lock on the agent's head, and then carried out in steps. Each step is an
-operation that holds the head briefly. The plan is stored, so that another process continues it after a crash.
+It is planned first, without the agent's head, and then done in steps, each an operation that holds the head briefly.
+The plan is stored: whoever comes after a process that was killed goes on with it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +17,17 @@ from mnemic.state.records import attachment_id
 from mnemic.storage.database import Database
 from mnemic.storage.transaction import ScopedTransaction
 
-#: Maximum number of memories and messages of one step, which takes about 100 ms.
+#: Memories and messages of one step: some 100 milliseconds.
 _STEP: Final = 250
-#: Maximum numbers of ids and of planned memories of one statement, so that it blocks no other transaction.
+#: Of ids given, and of planned memories, so many are looked into at once, which holds nobody up.
 _PLANNED: Final = 200
 _FOLLOWED: Final = 1000
-#: Maximum number of threads that one statement deletes.
+#: Threads deleted at once.
 _THREADS: Final = 50
-#: Maximum number of searches for data of the user that was written meanwhile.
+#: How often a person is looked through again for what was written meanwhile.
 _ROUNDS: Final = 20
 
-#: Called after each step with the numbers of erased and of remaining memories and messages.
+#: Told after each step: how much is erased, and how much is left.
 Progress = Callable[[int, int], None]
 
 
@@ -40,16 +40,13 @@ class _Begun(NamedTuple):
 async def erase(
     database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None, progress: Progress | None = None
 ) -> Erasure:
-    """Erase memories of the identity's own scope keys and everything derived from them.
+    """Erases memories of the identity's own scope keys, and what says what they say.
 
-    An interrupted erasure is continued.
+    An erasure that was broken off goes on with it.
 
     Args:
-        database: of the service.
-        who: the user.
         keys: the identity's own scope keys.
-        ids: of memories, or of messages of the user; None: all data that the agent has of the user.
-        progress: called after each step.
+        ids: of memories, or of messages of the person's; None: all that the agent has of the person.
     """
     begun = await database.write(who, partial(_begin, keys=keys))
     if begun is None:
@@ -59,7 +56,7 @@ async def erase(
         await database.write(who, partial(_plan_part, erasure_id=begun.id, keys=keys, part=part))
     await work.carry_out()
     if ids is None or begun.is_whole:
-        # until a search finds no memory that was formed meanwhile
+        # until nothing is found that was formed meanwhile
         for _ in range(_ROUNDS):
             if not await work.call("plan_person"):
                 break
@@ -68,17 +65,16 @@ async def erase(
     while not left and not await work.call("end_erasure", _THREADS):
         left = await work.call("count_left_to_erase")
     named = {*(ids or ())}
-    erased: list[UUID] = []
-    messages = 0
-    for item_id, is_message in work.gone:
-        messages += is_message
-        if not is_message or item_id in named:
-            erased.append(item_id)
-    return Erasure(erased=tuple(sorted(erased)), messages=messages, left=left, goes_on_from=begun.goes_on_from)
+    return Erasure(
+        erased=tuple(sorted(item for item, is_message in work.gone if not is_message or item in named)),
+        messages=sum(is_message for _, is_message in work.gone),
+        left=left,
+        goes_on_from=begun.goes_on_from,
+    )
 
 
 async def preview(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
-    """Return the plan of `erase` without storing it: the memories and messages that go, and those that stay."""
+    """What `erase` would take and leave: its plan, which is not kept."""
     async with database.transaction(who) as tx:
         begun = await _begin(tx, keys)
         if begun is None:
@@ -90,12 +86,12 @@ async def preview(database: Database, who: Identity, keys: Sequence[str], ids: S
         while await _number(tx, "follow_erasure", begun.id, _FOLLOWED):
             pass
         values = {"id": begun.id, "keys": keys}
-        concerned = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
+        found = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
         await tx.connection.rollback()
     return Erasure(
         goes_on_from=begun.goes_on_from,
-        going=tuple(item for item in concerned if item.stays is None),
-        staying=tuple(item for item in concerned if item.stays),
+        going=tuple(item for item in found if item.stays is None),
+        staying=tuple(item for item in found if item.stays),
     )
 
 
@@ -108,21 +104,21 @@ def _parts(ids: Sequence[UUID]) -> Iterator[list[UUID]]:
 
 @dataclass
 class _Work:
-    """An erasure in progress."""
+    """An erasure on its way."""
 
     database: Database
     who: Identity
     id: UUID
     progress: Progress | None
-    #: Ids of the erased memories and messages, each with whether it is a message.
+    #: What it has taken, and whether it was a message.
     gone: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def call(self, function: LiteralString, *values: object) -> int:
-        """Return the number that a function returns for the erasure, in a transaction of its own."""
+        """What a function makes of the erasure, in a transaction of its own."""
         return await self.database.write(self.who, lambda tx: _number(tx, function, self.id, *values))
 
     async def carry_out(self) -> None:
-        """Carry out the whole plan; find all derived memories before the first step erases one."""
+        """All that is planned: nothing goes before it is known what it went into."""
         while await self.call("follow_erasure", _FOLLOWED):
             pass
         while left := await self.call("count_left_to_erase"):
@@ -151,7 +147,7 @@ async def _number(tx: ScopedTransaction, function: LiteralString, *values: objec
 
 
 class DuePurges(NamedTuple):
-    """Numbers of expired messages and memories."""
+    """Numbers of messages and memories whose days are over."""
 
     messages: int
     memories: int
@@ -175,16 +171,16 @@ async def purge_expired(
 
     Args:
         database: of the service, or of an administrator.
-        who: identity of the agent and the actor.
+        who: agent and actor.
         after: time since the expiry.
         run_id: run of maintenance that purges as the service; None if an administrator does.
     """
     purged = [UUID(int=0)]
 
-    async def purge(tx: ScopedTransaction) -> list[UUID]:
+    async def act(tx: ScopedTransaction) -> list[UUID]:
         rows = await tx.call_with_head("purge_expired", after, run_id, uuid4(), who.actor, purged[-1], _STEP)
         return [item for (item,) in rows]
 
-    while more := await database.write(who, purge, administers=run_id is None):
+    while more := await database.write(who, act, administers=run_id is None):
         purged += more
     return purged[1:]

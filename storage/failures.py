@@ -1,4 +1,4 @@
-"""The typed errors for errors of the driver. Messages of the driver quote rows and values, so none is passed on."""
+"""What the driver's errors mean to a caller. Their texts quote rows and values, so no word of them is passed on."""
 
 import re
 from functools import cache
@@ -31,10 +31,7 @@ _MISUSED: Final[_Kind] = (MnemicError, "the database driver refused a statement 
 #: By SQLSTATE, or by its first two characters, which name a class of errors.
 _BY_STATE: Final[dict[str, _Kind]] = {
     "40": (ConcurrentChangeError, ConcurrentChangeError.__doc__ or ""),
-    "23505": (
-        ConcurrentChangeError,
-        "another transaction stored the same meanwhile; nothing was written, run it again",
-    ),
+    "23505": (ConcurrentChangeError, "somebody else stored the same meanwhile; nothing was written, run it again"),
     "23": (InvalidInputError, "a value breaks a rule of the database; nothing was written"),
     "22": _UNSTORABLE,
     "54": _UNSTORABLE,  # too large for a column or an index
@@ -68,15 +65,13 @@ _BY_CLASS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], _Kin
 
 @cache
 def _reasons() -> tuple[str, ...]:
-    """Return the beginnings of the messages of our own guards; other messages may quote rows."""
-    raised: list[str] = []
-    for body in bodies().values():
-        raised.extend(re.findall(r"raise exception '([^'%]+)", body))
+    """Why a change was refused: what our own guards raise begins like this. Other messages may quote rows."""
+    raised = (words for body in bodies().values() for words in re.findall(r"raise exception '([^'%]+)", body))
     return (*raised, "permission denied", "new row violates row-level security policy")
 
 
 def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
-    """Return the project's own error for one of the driver's, with its SQLSTATE and without its text."""
+    """The project's own error for one of the driver's, with its SQLSTATE and without its text."""
     state = error.sqlstate if isinstance(error, Error) else None
     if state:
         kind, message = _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED

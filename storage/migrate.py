@@ -1,4 +1,4 @@
-"""The set-up of a database: extension, roles, tables and rules. Many processes may run it at once."""
+"""Sets up a database: extension, roles, tables and rules. Safe to run from many processes at once."""
 
 import asyncio
 import re
@@ -106,7 +106,7 @@ async def _prepare(connection: AsyncConnection, dsns: Mapping[str, str | None]) 
 
 @asynccontextmanager
 async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
-    """Open a transaction that excludes other migrations; a pooler would pass a session's lock to another client."""
+    """A transaction beside which no other migration runs; a pooler would give a session's lock to somebody else."""
     # polled: a waiter on a blocking lock deadlocks with another library's CREATE INDEX CONCURRENTLY
     while True:
         async with connection.transaction():
@@ -170,7 +170,7 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
     ran: list[str] = []
     while True:
-        # rules lock every table of a running service; repeat after a deadlock
+        # rules take every table from a service that runs; whoever is given up in a deadlock comes again
         with suppress(DeadlockDetected):
             async with _alone(connection):
                 await connection.execute(f"set local role {OWNER_ROLE}")
@@ -194,15 +194,16 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
 
 
 def is_old_vector(release: str) -> bool:
-    """Return whether this release of pgvector is older than the minimum."""
+    """Whether this release of pgvector lacks what Mnemic needs."""
     return tuple(int(number) for number in re.findall(r"\d+", release)[:2]) < _MINIMUM_VECTOR
 
 
 def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
-    """Compare the record of a database, checksums by names, with the files of this package.
+    """Compares the record of a database, checksums by names, with the files of this package.
 
     Returns:
-        Faults that need another release, since tables were changed or made by it; and the files that are not applied.
+        What cannot be mended here, for its tables were changed or another release made them; and what is still to be
+        applied.
     """
     files = {file.name: file for file in schema_files()}
     pending = [file for file in files.values() if applied.get(file.name) != file.checksum]

@@ -34,8 +34,8 @@ class Login(NamedTuple):
     variable: str
     #: The embedded server's role.
     role: str
-    #: Role that the DSN needs, for the message if only MNEMIC_DATABASE_URL is set.
-    required_role: str = ""
+    #: Whose DSN it has to be, where MNEMIC_DATABASE_URL alone is set.
+    whose: str = ""
 
 
 SERVICE: Final = Login("database_url", "MNEMIC_DATABASE_URL", SERVICE_ROLE)
@@ -45,20 +45,18 @@ SETUP: Final = Login("migration_url", "MNEMIC_MIGRATION_URL", "postgres", "a rol
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bool = True) -> AsyncIterator[Database]:
-    """Open the service's database after a check, or the administrators', which has a role without a right to contents.
+    """The service's database, checked, or the administrators', whose role sees what happened and no contents.
 
-    A server that the settings name is never changed here: `mnemic db migrate` sets it up.
+    A server of one's own is never changed here: `mnemic db migrate` sets it up.
 
     Args:
-        settings: have the DSN, or the directory of the embedded server.
-        login: of the service or the administrators.
-        sound: False opens a broken set-up too, for the doctor.
+        sound: False opens a broken set-up too, for the doctor to look at.
 
     Raises:
-        ConfigurationError: if the login's setting is missing or no DSN.
-        DatabaseUnavailableError: if there is no connection.
-        DatabaseSetupError: if the set-up is broken; the message has the remedy.
-        EmbeddedPostgresError: if the embedded server cannot be started.
+        ConfigurationError: the login's setting is missing or no DSN.
+        DatabaseUnavailableError: no connection.
+        DatabaseSetupError: the set-up is broken; the message says what to do.
+        EmbeddedPostgresError: the embedded server cannot be started.
     """
     async with _find_server(settings, login) as (dsn, revive):
         if revive is None:  # the pool would name no cause, and log each attempt
@@ -74,13 +72,13 @@ async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bo
 
 
 async def set_up_database(settings: Settings) -> list[str]:
-    """Run the pending migrations and return the names of the applied files.
+    """Runs the pending migrations on a server of one's own or the embedded one; the names of those that ran.
 
     Raises:
         ConfigurationError: MNEMIC_MIGRATION_URL is missing or no DSN.
-        DatabaseSetupError: if the server does not allow it; the message has the remedy.
-        DatabaseUnavailableError: if there is no connection.
-        EmbeddedPostgresError: if the embedded server cannot be started.
+        DatabaseSetupError: the server does not allow it; the message says what to do.
+        DatabaseUnavailableError: no connection.
+        EmbeddedPostgresError: the embedded server cannot be started.
     """
     passwords = {"service_dsn": _own_dsn(settings, SERVICE), "admin_dsn": _own_dsn(settings, ADMINISTRATION)}
     async with _find_server(settings, SETUP) as (dsn, _):
@@ -88,7 +86,7 @@ async def set_up_database(settings: Settings) -> list[str]:
 
 
 async def dump_database(settings: Settings, target: Path) -> int:
-    """Write a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
+    """Writes a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
 
     The file appears when it is complete: a dump that fails leaves an older file of that name as it was.
 
@@ -99,14 +97,14 @@ async def dump_database(settings: Settings, target: Path) -> int:
         ConfigurationError: no `pg_dump` is installed, or MNEMIC_MIGRATION_URL is missing or a pooler's.
         InvalidInputError: the file cannot be written.
         DatabaseUnavailableError: no connection, or `pg_dump` failed; the message is its own then.
-        EmbeddedPostgresError: if the embedded server cannot be started.
+        EmbeddedPostgresError: the embedded server cannot be started.
     """
     bundled = None
     if settings.migration_url is None and settings.database_url is None:
         from mnemic.storage.embedded.binaries import find_binaries
 
         bundled = shutil.which("pg_dump", path=find_binaries())
-    program = bundled or shutil.which("pg_dump")  # for a server of another version than the embedded one
+    program = bundled or shutil.which("pg_dump")  # for a server of one's own, whose version its owner chooses
     if program is None:
         raise ConfigurationError("pg_dump is not on PATH: install Postgres' client programs of the server's version")
     async with _find_server(settings, SETUP) as (dsn, _):
@@ -119,7 +117,7 @@ async def dump_database(settings: Settings, target: Path) -> int:
 
 
 def describe_database(settings: Settings) -> str:
-    """Return the place of the database in a few words, without a password."""
+    """Where the memories are, in a few words and without a password."""
     dsn = _own_dsn(settings, SERVICE)
     if dsn is None:
         from mnemic.storage.embedded.server import default_data_dir
@@ -146,11 +144,11 @@ def _own_dsn(settings: Settings, login: Login) -> str | None:
 
 @asynccontextmanager
 async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[str, Callable[[], None] | None]]:
-    """Yield the DSN of a login, valid until the block ends, and the function that restarts the embedded server.
+    """The DSN of a login, which holds until the block ends, and what starts the embedded server again.
 
     Raises:
-        ConfigurationError: if the login's setting is missing or no DSN.
-        EmbeddedPostgresError: if the embedded server cannot be started.
+        ConfigurationError: the login's setting is missing or no DSN.
+        EmbeddedPostgresError: the embedded server cannot be started.
     """
     dsn = _own_dsn(settings, login)
     if dsn is not None:
@@ -158,8 +156,7 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
         return
     if settings.database_url is not None:
         raise ConfigurationError(
-            f"MNEMIC_DATABASE_URL names a server of your own: set {login.variable} too,"
-            f" the DSN of {login.required_role}"
+            f"MNEMIC_DATABASE_URL names a server of your own: set {login.variable} too, the DSN of {login.whose}"
         )
     # Here and not above: a server of one's own needs neither the package nor POSIX locks.
     from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir

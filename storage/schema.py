@@ -1,7 +1,7 @@
 """The schema: numbered files of tables, each applied once, and rules, made anew whenever their text changes.
 
 Of the rules, the policies are made from one list. Every policy compares a row with settings of the transaction. As
-scalar sub-selects they become index conditions; the cast is inside, so that a list is read once for a statement and
+scalar sub-selects they become index conditions; the cast stands inside, so that a list is read once for a statement and
 not for every row.
 """
 
@@ -18,7 +18,7 @@ from mnemic.state.kinds import KINDS, LEASED_WORK, PROVENANCES, RELATION_TYPES, 
 from mnemic.state.refinement import Ended
 from mnemic.storage.sql_text import literals, read_folder
 
-#: The record's name for functions, triggers, policies and rights, which are applied together.
+#: The record's name for functions, triggers, policies and rights, which stand and fall together.
 RULES: Final = "rules"
 #: The record's name for the job queue's tables.
 QUEUE_TABLES: Final = "procrastinate 3.10"
@@ -38,16 +38,15 @@ QUEUE_SCHEMA = "mnemic_jobs"
 _KEYS = "(select nullif(current_setting('mnemic.scope_keys', true), '')::text[])"
 _AGENT = "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
 _THREADS = "(select nullif(current_setting('mnemic.threads', true), ''))"
-_OF_THREADS = f"starts_with(thread_id, {_THREADS})"
-#: A relation is visible to readers of both its ends.
+#: A relation is seen by who sees both its ends.
 _OTHER_END = "coalesce(after ->> 'to_scope_key', before ->> 'to_scope_key', scope_key)"
-#: Limits contents of the history to the categories of an allowlist.
+#: Under an allowlist, what the history shows of it.
 _SHOWN = (
     "((select nullif(current_setting('mnemic.categories', true), '')) is null or exists ("
     "select from history h where h.agent_id = history_contents.agent_id and h.revision = history_contents.revision))"
 )
 
-#: A memory that its author has withdrawn is visible to that user alone.
+#: What an author has taken back from others is shown to that user alone.
 _OWN_AGAIN = f"'user:' || withdrawn_by = any ({_KEYS}::text[])"
 _NOT_WITHDRAWN = (
     " and not exists (select from withdrawn w where w.agent_id = history_contents.agent_id"
@@ -60,12 +59,12 @@ def _of_keys(key: str = "scope_key") -> str:
 
 
 def _allowed(category: str = "category") -> str:
-    """Return the condition that limits rows to the categories of an allowlist, if there is one."""
+    """Under an allowlist only rows of its categories exist; without that setting, all of them do."""
     listed = "select nullif(current_setting('mnemic.categories', true), '')"
     return f" and (({listed}) is null or {category} = any (({listed}::text[])::text[]))"
 
 
-#: Columns with a list of values in Python, each with its list.
+#: Columns whose values are listed in Python, each with its list.
 LISTED_COLUMNS: Final = (
     ("memories", "kind", KINDS),
     ("memories", "state", STATES),
@@ -88,7 +87,7 @@ class Policy(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the policy in the database."""
+        """Of the policy in the database."""
         return "service" if self.role == SERVICE_ROLE else "administrator"
 
 
@@ -121,33 +120,35 @@ POLICIES: Final = (
         command="select",
     ),
     Policy("heads", _AGENT, command="select"),
-    # the threads of one agent with one user, by the prefix of their ids
+    # the threads of one agent with one user: those whose ids begin as the setting says
     Policy("supervisor_checkpoints", f"thread_prefix(agent_id, user_id) = {_THREADS}"),
-    Policy("checkpoints", _OF_THREADS),
-    Policy("checkpoint_blobs", _OF_THREADS),
-    Policy("checkpoint_writes", _OF_THREADS),
-    # administrators see events, times and ids; they have no right to any content
-    Policy("history", _AGENT, role=ADMIN_ROLE, command="select"),
-    Policy("heads", _AGENT, role=ADMIN_ROLE, command="select"),
-    Policy("refinements", _AGENT, role=ADMIN_ROLE, command="select"),
-    Policy("leases", _AGENT, role=ADMIN_ROLE, command="select"),
+    *(
+        Policy(table, f"starts_with(thread_id, {_THREADS})")
+        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+    ),
+    # administrators see what happened, when, and to which ids; they have no right to any content
+    *(
+        Policy(table, _AGENT, role=ADMIN_ROLE, command="select")
+        for table in ("history", "heads", "refinements", "leases")
+    ),
 )
 
 
 def _isolation() -> str:
-    """Return the statements that enable row security and create every policy."""
-    statements: list[str] = []
-    tables = dict.fromkeys(policy.table for policy in POLICIES)
+    """The statements that enable row security and make every policy."""
     # only functions of the owner read and write the last one
-    for table in (*tables, "erasing"):
-        statements.append(f"alter table {table} enable row level security, force row level security;")
-        statements.append(f"create policy owner on {table} to {OWNER_ROLE} using (true) with check (true);")
-    for policy in POLICIES:
-        statements.append(
-            f"create policy {policy.name} on {policy.table} for {policy.command} to {policy.role}"
-            f" using ({policy.condition});"
-        )
-    return "\n".join(statements)
+    tables = dict.fromkeys([*(policy.table for policy in POLICIES), "erasing"])
+    return "\n".join(
+        [
+            *(f"alter table {table} enable row level security, force row level security;" for table in tables),
+            *(f"create policy owner on {table} to {OWNER_ROLE} using (true) with check (true);" for table in tables),
+            *(
+                f"create policy {policy.name} on {policy.table} for {policy.command} to {policy.role}"
+                f" using ({policy.condition});"
+                for policy in POLICIES
+            ),
+        ]
+    )
 
 
 def _list_checks() -> str:
@@ -162,36 +163,36 @@ def _list_checks() -> str:
 
 
 class SchemaFile(NamedTuple):
-    """Statements that are applied in one transaction."""
+    """What is applied in one transaction."""
 
     name: str
     text: str
 
     @property
     def checksum(self) -> str:
-        """Digest of the text, by which a change since its application is found."""
+        """Digest that tells whether the text was changed since it was applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
-    """Return the tables of the queue and of LangGraph's checkpointer, our own files in their order, and the rules."""
-    files = [SchemaFile(QUEUE_TABLES, _queue_tables())]
-    for version, text in enumerate(MIGRATIONS):
-        # A transaction creates no index concurrently: an index that a later version adds blocks writers of its table.
-        files.append(SchemaFile(f"langgraph-checkpoint-postgres {version}", text.replace("CONCURRENTLY", "")))
-    for name, text in sorted(read_folder("tables").items()):
-        files.append(SchemaFile(name, text))
-    files.append(SchemaFile(RULES, _rules()))
-    return tuple(files)
+    """The tables of LangGraph's checkpointer as its library makes them, our own files in their order, and the rules."""
+    tables = read_folder("tables")
+    # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
+    savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
+    return (
+        SchemaFile(QUEUE_TABLES, _queue_tables()),
+        *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),
+        *(SchemaFile(name, tables[name]) for name in sorted(tables)),
+        SchemaFile(RULES, _rules()),
+    )
 
 
 def _queue_tables() -> str:
     """Return the statements that create procrastinate's tables in a schema of their own, for the service to use."""
     tables = resources.files("procrastinate.sql").joinpath("schema.sql").read_text(encoding="utf-8")
-    granted = ""
-    for kind in ("tables", "sequences", "functions"):
-        granted += f"grant all on all {kind} in schema {QUEUE_SCHEMA} to {SERVICE_ROLE};"
+    kinds = ("tables", "sequences", "functions")
+    granted = "".join(f"grant all on all {kind} in schema {QUEUE_SCHEMA} to {SERVICE_ROLE};" for kind in kinds)
     return (
         "select set_config('mnemic.search_path', current_setting('search_path'), true);"
         f"set local search_path = {QUEUE_SCHEMA};{tables};"
@@ -204,10 +205,9 @@ def _queue_tables() -> str:
 def _rules() -> str:
     texts = read_folder("functions")
     drop, rights = texts.pop(_DROP), texts.pop(_RIGHTS)
-    functions = [text for _, text in sorted(texts.items())]
-    return "\n".join([drop, *functions, _list_checks(), _isolation(), rights])
+    return "\n".join([drop, *(texts[name] for name in sorted(texts)), _list_checks(), _isolation(), rights])
 
 
 def bodies() -> dict[str, str]:
-    """Return the body of each function that has one."""
+    """The body of each function that has one."""
     return dict(_FUNCTION.findall(_rules()))

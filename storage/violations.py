@@ -20,7 +20,7 @@ from mnemic.storage.transaction import Row, load_statements
 _SQL = load_statements("doctor")
 #: The minor releases of older majors that keep row security from leaking through statistics (CVE-2025-8713), and with
 #: that the earlier holes too; every 18 has the fix. A distribution that mended an older one without its number is
-#: refused too, since a server reports only its number.
+#: refused all the same, for nothing else can be asked of a server.
 FIXED_SERVERS: Final = (150014, 160010, 170006)
 #: Roles of which neither the service nor the administrators nor the owner may be a member, but for their own.
 _APART: Final = frozenset(
@@ -29,7 +29,7 @@ _APART: Final = frozenset(
         *("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files"),
     }
 )
-#: A fault, and the statement that mends it, if one does.
+#: What was found, and the statement that mends it, if one does.
 SchemaViolation = tuple[str, str | None]
 
 
@@ -111,10 +111,7 @@ def _migrations(recorded: list[tuple[str, str]] | None) -> list[SchemaViolation]
     if recorded is None:
         return [("none has run, or their record cannot be read", None)]
     unfit, pending = differences(dict(recorded))
-    faults = [*unfit]
-    for file in pending:
-        faults.append(f"{file.name} is not applied")
-    return [(fault, None) for fault in faults]
+    return [(difference, None) for difference in (*unfit, *(f"{file.name} is not applied" for file in pending))]
 
 
 def _powers(roles: list[_Role]) -> Iterator[SchemaViolation]:

@@ -1,4 +1,4 @@
-"""All commands in the order of `mnemic --help`, and those for who runs the service: `doctor`, `db` and `token`."""
+"""All commands in the order of `mnemic --help`, and the commands `doctor`, `db` and `token`."""
 
 import asyncio
 import io
@@ -12,7 +12,7 @@ from dotenv import load_dotenv
 
 from mnemic import __version__
 from mnemic.models.embedders import make_embedder
-from mnemic.models.trial import try_models
+from mnemic.models.trial import Tried, try_models
 from mnemic.service.cli import audit
 from mnemic.service.cli.chat import chat
 from mnemic.service.cli.demo import demo
@@ -33,31 +33,33 @@ from mnemic.state.settings import Settings
 from mnemic.storage.doctor import check, check_vectors
 from mnemic.storage.opening import dump_database, open_database, set_up_database
 
-Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="Where to write it.")]
+Target = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="File to write.")]
 
 
-Models = Annotated[bool, typer.Option("--models", help="Also ask each model and the embedder something small.")]
+Models = Annotated[bool, typer.Option("--models", help="Also try each model and the embedder.")]
 
 
 async def doctor(with_models: Models = False, as_json: AsJson = False) -> None:
-    """Check the database's set-up and say what to do where it is broken; the exit code is 1 then."""
+    """Check the database and print the remedy for each problem. The exit code is 1 if there is one."""
     settings = Settings()
-    async with open_database(settings, sound=False) as database:  # one that every other command refuses
+    async with open_database(settings, sound=False) as database:  # every other command refuses a broken database
         findings = await check(database)
         if all(finding.ok for finding in findings):
             embedder = await asyncio.to_thread(make_embedder, settings)
             findings.append(await check_vectors(database, embedder.name))
-    tried = [one async for one in try_models(settings)] if with_models else []
+    trials: list[Tried] = []
+    if with_models:
+        trials = [trial async for trial in try_models(settings)]
     rows = [(MARKS[finding.ok], finding.name, finding.remedy or finding.note) for finding in findings]
-    report([*findings, *tried], [*table(rows), *trial_lines(tried)], as_json=as_json, nothing="no checks")
-    exit_if_wrong(not all([*(finding.ok for finding in findings), *(one.ok for one in tried)]))
+    report([*findings, *trials], [*table(rows), *trial_lines(trials)], as_json=as_json, nothing="no checks")
+    is_ok = all(finding.ok for finding in findings) and all(trial.ok for trial in trials)
+    exit_if_wrong(not is_ok)
 
 
 async def migrate(as_json: AsJson = False) -> None:
-    """Set up the database, or bring it up to date: MNEMIC_MIGRATION_URL or, without it, the embedded server."""
+    """Set up or update the database of MNEMIC_MIGRATION_URL, by default the embedded one."""
     ran = await set_up_database(Settings())
-    lines = [plain(f"ran {name}") for name in ran] or [plain("the database is up to date")]
-    report({"ran": ran}, lines, as_json=as_json)
+    report({"ran": ran}, [plain(f"ran {name}") for name in ran], as_json=as_json, nothing="the database is up to date")
 
 
 async def dump(file: Target, as_json: AsJson = False) -> None:
@@ -67,24 +69,23 @@ async def dump(file: Target, as_json: AsJson = False) -> None:
 
 
 async def token(
-    user: Annotated[str, typer.Option(help="Whom its holder is to the server.")],
-    agent: Annotated[list[str] | None, typer.Option(help="The only agents it may name; repeatable. None: all.")] = None,
+    user: Annotated[str, typer.Option(help="User of the token's holder.")],
+    agent: Annotated[list[str] | None, typer.Option(help="Agent that it may use; repeatable. Default: all.")] = None,
     group: Groups = None,
-    # long enough for a deployment's own clients, short enough that a lost one ends by itself
-    days: Annotated[int, typer.Option(help="Days it holds.")] = 30,
+    days: Annotated[int, typer.Option(help="Days of validity.")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Print a bearer token for the server, signed with MNEMIC_SERVER_KEY; whoever has it is that person there."""
+    """Print a bearer token for the server, signed with MNEMIC_SERVER_KEY. Its holder acts as the user."""
     key = Settings().server_key
     if key is None:
         raise ConfigurationError(
-            "tokens are signed: set MNEMIC_SERVER_KEY to a secret of at least 16 characters, the server's own"
+            "no key to sign the token: set MNEMIC_SERVER_KEY to the server's secret of at least 16 characters"
         )
     secret, now = key.get_secret_value(), datetime.now(UTC)
     signed, ends = new_token(user, agent or (), group or (), secret, days=days, now=now)
     report({"token": signed, "expires": ends}, [verbatim(signed)], as_json=as_json)
     if not as_json:
-        say(f"it holds until {ends:%Y-%m-%d %H:%M} UTC")
+        say(f"valid until {ends:%Y-%m-%d %H:%M} UTC")
 
 
 app = typer.Typer(
@@ -95,7 +96,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="Set up and dump the database.", no_args_is_help=True)
 background = typer.Typer()
-audits = typer.Typer(help="What was done, and whether the record of it is whole.", no_args_is_help=True)
+audits = typer.Typer(help="List, verify and export the history.", no_args_is_help=True)
 
 _COMMANDS = (
     (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
@@ -124,9 +125,9 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 def main() -> None:
-    """The entry point `mnemic`."""
+    """Run the program `mnemic`."""
     load_dotenv(ENV_FILE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?` and not a traceback
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?` instead of a traceback
     app(prog_name="mnemic")

@@ -1,4 +1,4 @@
-"""`mnemic chat`: the supervisor in the terminal turn by turn, with formation beside it."""
+"""The command `chat`: the supervisor in the terminal, with formation in the background."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ from mnemic.memory.text.shape import clean_text, is_blank, visible
 from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.prompts.attribution import signature
 from mnemic.service.cli.form import losses
-from mnemic.service.cli.options import Agent, Groups, User, identity
+from mnemic.service.cli.options import Agent, Groups, PersonOptions, User
 from mnemic.service.cli.terminal import command_line, plain, say
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
@@ -34,57 +34,57 @@ from mnemic.state.query import Sign
 from mnemic.state.supervisor import Question
 
 Result = TypeVar("Result")
-Conversation = Annotated[
-    str | None, typer.Option("--session", help="Go on with this conversation; default: a new one.")
-]
+Conversation = Annotated[str | None, typer.Option("--session", help="Session to continue. Default: a new one.")]
 
 QUIT: Final = "/quit"
 PROMPT: Final = "you> "
-#: Nobody types so much, and no line fills the memory.
+#: Limit that keeps a long line from filling the memory.
 MAX_LINE_BYTES: Final = 1 << 20
-#: What became of a memory, in the person's words.
+#: Changes of memories, in words for the person.
 _WORDS: Final[dict[Sign, str]] = {"+created": "+ remembered", "~soft-deleted": "~ forgotten"}
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
-    """Talk with an agent that remembers. /quit, or the end of input, ends it; Ctrl-C stops an answer.
+    """Talk with an agent that remembers. End with /quit or the end of input; Ctrl-C stops an answer.
 
-    What you say is formed after each turn, and what becomes of the memory is shown as it happens.
+    Memories are formed after each turn, and their changes are shown.
     """
-    new = f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
-    who = identity(agent, user, group, new if session is None else session)
+    session_id = session
+    if session_id is None:
+        session_id = f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
+    identity = PersonOptions(agent=agent, user=user, group=group, session=session_id).identity()
     async with Mnemic.open() as memory:
-        model = (await memory.admin.agent_settings(who)).model_for("agent")
-        say(f"{memory.admin.describe()}; answers: {OFFLINE_LABEL if model == OFFLINE else model}")
+        model = (await memory.admin.agent_settings(identity)).model_for("agent")
+        say(f"{memory.admin.describe()}; answers: {model if model != OFFLINE else OFFLINE_LABEL}")
         if session is None:
-            go_on = command_line("chat", agent=agent, user=user, group=who.group_ids, session=new)
-            say(f"to go on with this conversation later: {go_on}")
-        await ChatSession(memory, who).run()
+            again = command_line("chat", agent=agent, user=user, group=identity.group_ids, session=session_id)
+            say(f"to continue this conversation later: {again}")
+        await ChatSession(memory, identity).run()
 
 
 class ChatSession:
     """A session of one person with one agent."""
 
-    def __init__(self, memory: Mnemic, who: Identity) -> None:
+    def __init__(self, memory: Mnemic, identity: Identity) -> None:
         self._memory = memory
-        self._who = who
-        #: What becomes of the memory is the person's own view.
-        self._person = who.model_copy(update={"role": OWNER})
-        self._graph = memory.graphs.supervisor(memory.threads.checkpointer(who))
+        self._identity = identity
+        #: Identity with the person's own view, for changes of memories.
+        self._person = identity.model_copy(update={"role": OWNER})
+        self._graph = memory.graphs.supervisor(memory.threads.checkpointer(identity))
         self._terminal = ChatTerminal()
-        #: What Ctrl-C does now.
+        #: Handler of Ctrl-C.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
         self._revision: int | None = None
         self._is_formation_due = asyncio.Event()
-        #: Why nothing could be formed, as it was last told.
-        self._told: str | None = None
-        #: Leaving waits for what is being formed.
+        #: Last shown error of a formation.
+        self._shown_error: str | None = None
+        #: Lock of the running formation, which the end of the session waits for.
         self._forming = asyncio.Lock()
-        #: Rules take no time: what they form is shown before the next line is asked for.
+        #: Whether the offline rules form memories; they are fast enough to finish before the next prompt.
         self._forms_at_once = memory.settings.model_for("fast") == memory.settings.model_for("slow") == OFFLINE
 
     async def run(self) -> None:
-        """Line by line until the end; then what is left of the conversation is formed."""
+        """Talk until the end of input, then form the rest of the conversation."""
         await self._show_updates()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_interrupt)
@@ -100,8 +100,8 @@ class ChatSession:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def _talk(self) -> None:
-        """Turn by turn. A question that an earlier process left open comes first."""
-        thread = await self._graph.aget_state(self._memory.threads.config(self._who))
+        """Answer each line, after an open question of an earlier process."""
+        thread = await self._graph.aget_state(self._memory.threads.config(self._identity))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
         while (line := await self._terminal.ask()) is not None and (text := clean_text(line)) != QUIT:
@@ -109,13 +109,13 @@ class ChatSession:
                 await self._turn({"messages": [HumanMessage(text)]})
 
     async def _turn(self, turn_input: Any) -> None:
-        """One turn, with all that it asks; then what was said is formed."""
+        """Answer one turn with its questions, then form its messages."""
         while interrupts := await self._interruptible(self._answer(turn_input)):
             turn_input = await self._ask_consent(interrupts)
         if interrupts is None:
-            with self._shown_errors():  # what was said in a turn that failed is stored all the same
-                thread = await self._graph.aget_state(self._memory.threads.config(self._who))
-                await self._memory.observe(self._who, dialogue(thread.values.get("messages", [])))
+            with self._shown_errors():  # the messages of a failed turn are stored too
+                thread = await self._graph.aget_state(self._memory.threads.config(self._identity))
+                await self._memory.observe(self._identity, dialogue(thread.values.get("messages", [])))
         if self._forms_at_once:
             await self._interruptible(self._form())
         else:
@@ -123,12 +123,12 @@ class ChatSession:
             self._is_formation_due.set()
 
     async def _answer(self, turn_input: Any) -> Sequence[Interrupt] | None:
-        """Shows the answer as it comes; what the turn asks before it goes on. None: it failed."""
-        interrupts, done = list[Interrupt](), False
+        """Show the answer as it streams; return the questions of the turn, or None if it failed."""
+        interrupts = list[Interrupt]()
         stream: AsyncIterator[Any] = self._graph.astream(
             turn_input,
-            self._memory.threads.config(self._who),
-            context=self._who,
+            self._memory.threads.config(self._identity),
+            context=self._identity,
             stream_mode=["messages", "custom", "updates"],
         )
         with self._shown_errors():
@@ -136,22 +136,25 @@ class ChatSession:
                 if mode == "updates":
                     interrupts += part.get("__interrupt__", ())
                 elif mode == "custom":
-                    if tools := part.get("tools"):  # the other steps show by themselves
+                    if tools := part.get("tools"):  # other steps need no note
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-            done = True
-        return interrupts if done else None
+            return interrupts  # after an error the block has no result
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
-        questions: list[Question] = [question for item in interrupts for question in item.value["memories"]]
+        questions: list[Question] = []
+        for interrupt in interrupts:
+            questions.extend(interrupt.value["memories"])
         for question in questions:
             events = await self._memory.history.events(self._person, UUID(question["id"]))
             content = next((event.after for event in reversed(events) if event.after), "")
             notes = [f"{question['kind']}, importance {question['importance']}: {content}"]
-            self._terminal.show_notes([*notes, *([f"→ {question['content']}"] if "content" in question else [])])
+            if "content" in question:
+                notes.append(f"→ {question['content']}")
+            self._terminal.show_notes(notes)
         if not self._terminal.is_watched:
-            self._terminal.show_notes(["it is kept: only at a terminal somebody can be asked"])
+            self._terminal.show_notes(["it is kept: a confirmation needs a terminal"])
             return Command(resume={"approved": False})
         line = await self._terminal.ask(f"{interrupts[0].value['action']} it? [y/N] ")
         return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
@@ -163,27 +166,32 @@ class ChatSession:
 
     async def _form(self) -> None:
         async with self._forming:
-            with self._shown_errors(unless=self._told) as problems:
-                runs = await self._memory.form(self._who)
+            with self._shown_errors(unless=self._shown_error) as problems:
+                runs = await self._memory.form(self._identity)
                 self._terminal.show_notes(losses(runs))
-            self._told = problems[0] if problems else None
+            self._shown_error = next(iter(problems), None)
         await self._show_updates()
 
     async def _show_updates(self) -> None:
-        """Shows what became of memories since the last look."""
+        """Show the changes of memories since the last call."""
         with self._shown_errors():
             updates = await self._memory.history.updates(self._person, self._revision)
             self._revision = updates.revision
-            lines = []
+            lines: list[str] = []
             for bullet in updates.bullets:
-                notes = f" (notes: {bullet.combined})" if bullet.combined else ""
-                what = _WORDS.get(bullet.sign) or f"{bullet.sign[0]} {bullet.sign[1:]}"
-                lines.append(f"{what}{notes}: {bullet.summary}{signature(bullet.attribution)}")
+                change = _WORDS.get(bullet.sign) or f"{bullet.sign[0]} {bullet.sign[1:]}"
+                if bullet.combined:
+                    change += f" (notes: {bullet.combined})"
+                lines.append(f"{change}: {bullet.summary}{signature(bullet.attribution)}")
             self._terminal.show_notes(lines)
 
     @contextmanager
     def _shown_errors(self, unless: str | None = None) -> Iterator[list[str]]:
-        """An error ends the block, is shown unless it reads like this, and stands in the list; the talk goes on."""
+        """Show an error that ends the block, and add it to the list; the conversation continues.
+
+        Args:
+            unless: message that is not shown again.
+        """
         problems = list[str]()
         try:
             yield problems
@@ -193,7 +201,7 @@ class ChatSession:
                 self._terminal.show_notes([f"mnemic: {error}"])
 
     async def _interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
-        """The work's result; None where Ctrl-C ended it."""
+        """Return the result of the work, or None if Ctrl-C stopped it."""
         task = asyncio.create_task(work)
         self._on_interrupt = task.cancel
         await asyncio.wait([task])
@@ -205,43 +213,45 @@ class ChatSession:
 
 
 class ChatTerminal:
-    """The terminal, or a pipe, where nothing asks for input. All but the answer goes to standard error."""
+    """The terminal, or a pipe without prompts. Answers go to standard output, everything else to standard error."""
 
     def __init__(self) -> None:
-        #: Whether somebody types.
+        #: Whether standard input is a terminal.
         self.is_watched = sys.stdin is not None and sys.stdin.isatty()
-        #: Whether the answer's last line is still open.
+        #: Whether the last line of the answer has no end yet.
         self._is_open = False
         self._prompt = ""
         self._loop = asyncio.get_running_loop()
-        #: What was typed; None: nothing more comes.
+        #: Typed lines; None for the end of input.
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        # neither a terminal nor a file may be read otherwise, and a thread that waits must not keep the process
+        # asyncio cannot read a terminal or a file; a daemon thread does not keep the process alive
         threading.Thread(target=self._read_all, daemon=True).start()
 
     async def ask(self, prompt: str = PROMPT) -> str | None:
-        """The next line, asked for at a terminal; None: there are no more."""
+        """Return the next line, after a prompt at a terminal; None at the end of input."""
         self.end_line()
-        self._prompt = prompt if self.is_watched else ""
+        if self.is_watched:
+            self._prompt = prompt
         typer.echo(self._prompt, nl=False, err=True)
         line = await self._lines.get()
         self._prompt = ""
         if line is None:
-            self.end_input()  # and so it stays
+            self.end_input()  # the next call returns None too
         return line
 
     def end_input(self) -> None:
-        """Nothing more is wanted."""
+        """End the input."""
         self._lines.put_nowait(None)
 
     def show_piece(self, text: str) -> None:
-        """The next piece of the answer."""
+        """Print the next piece of the answer."""
         shown = visible(text)
         typer.echo(shown, nl=False)
-        self._is_open = not shown.endswith("\n") if shown else self._is_open
+        if shown:
+            self._is_open = not shown.endswith("\n")
 
     def show_notes(self, lines: Sequence[str]) -> None:
-        """Lines beside the conversation, if there are any; where somebody is being asked, the prompt comes again."""
+        """Print notes between the lines of the conversation; an open prompt is repeated."""
         if not lines:
             return
         self.end_line()
@@ -252,20 +262,20 @@ class ChatTerminal:
         typer.echo(self._prompt, nl=False, err=True)
 
     def show_aside(self, line: str) -> None:
-        """A line that does not interrupt an answer."""
+        """Print a note, unless it would interrupt an answer."""
         if not self._is_open:
             self.show_notes([line])
 
     def end_line(self) -> None:
-        """What follows begins on a line of its own."""
+        """End the open line of an answer."""
         if self._is_open:
             self.show_piece("\n")
 
     def _read_all(self) -> None:
-        # without Python's buffer: whoever waits in it when the process ends makes that end a crash
+        # without Python's buffer: a thread that waits in it would crash the end of the process
         source: Any = sys.stdin and getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         rest = b""
-        with suppress(RuntimeError):  # the chat is over
+        with suppress(RuntimeError):  # the event loop is closed
             while piece := source and _read(source):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
@@ -280,9 +290,9 @@ class ChatTerminal:
 
 
 def _read(source: io.RawIOBase) -> bytes:
-    """The next piece; what cannot be read, such as a terminal that is gone, is at its end."""
+    """Return the next piece of input; nothing at its end, or if it cannot be read any more."""
     with suppress(OSError):
-        while (piece := source.read(65_536)) is None:  # whoever shares the terminal has set it not to block
+        while (piece := source.read(65_536)) is None:  # another program set the terminal to non-blocking
             select.select([source], [], [])
         return piece
     return b""

@@ -1,4 +1,4 @@
-"""`mnemic demo`: the example conversations, from raw messages to answered questions, on at most about 120 lines."""
+"""The command `demo`: the example conversations, from raw messages to answered questions, on about 120 lines."""
 
 import shutil
 import sys
@@ -39,13 +39,13 @@ from mnemic.state.records import Memory, SearchResult
 if TYPE_CHECKING:
     from mnemic.models.replay import Replay
 
-#: A consolidation may have 400 words, a message 32,000 characters; the demo shows how they begin.
+#: Characters of a shown consolidation, and of a shown message.
 _TEXT_CHARS = 420
 _LINE_CHARS = 180
 #: Remedy for a record that does not fit.
 _RECORD_ANEW = "conversations or settings have changed. Run `mnemic demo` without --recorded, or record anew: see \
 benchmarks/corpus/recorded/README.md"
-#: Results, contradictions and facts that are shown; of more there is the number.
+#: Maximum number of shown results, contradictions and facts.
 _RESULTS = 3
 _CHANGES = 8
 _FACTS = 8
@@ -56,7 +56,7 @@ Directory = Annotated[
         metavar="[DIR]",
         exists=True,
         file_okay=False,
-        help="Conversations of your own: *.jsonl, and questions in expected.json. Default: those of the package.",
+        help="Directory with *.jsonl conversations, and questions in expected.json. Default: the examples.",
         show_default=False,
     ),
 ]
@@ -65,14 +65,14 @@ Directory = Annotated[
 AsRecorded = Annotated[
     bool,
     typer.Option(
-        "--recorded", help="Without a key, by recorded answers: a careful reader gave them in a language model's place."
+        "--recorded", help="Replay answers of a careful reader in the place of a language model; needs no key."
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was recalled for a question: results, best first, and their tokens in a prompt."""
+    """Search results of a question, best first, and their tokens in a prompt."""
 
     question: Question
     memories: tuple[SearchResult, ...]
@@ -81,22 +81,22 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """All that the demo shows."""
+    """Results of the demo."""
 
     agent_id: str
-    #: All who speak, in the order of their first words.
+    #: All people, in the order of their first messages.
     people: tuple[str, ...]
     sessions: list[FormedSession]
-    #: All that is stored then, closed ones too, oldest first.
+    #: All stored memories, closed ones too, oldest first.
     memories: list[Memory]
     answers: list[Answer]
 
 
 async def demo(directory: Directory = None, recorded: AsRecorded = False, as_json: AsJson = False) -> None:
-    """Form example conversations and show what became of them.
+    """Form example conversations and show their memories.
 
-    Every run works for an agent of its own, so that nothing mixes with other memories. The exit code is 1 where nothing
-    came of a conversation.
+    Every run has an agent of its own, so that its memories do not mix with others. The exit code is 1 if a conversation
+    has a problem.
     """
     talks = Talks(directory)
     if recorded:
@@ -110,7 +110,7 @@ async def demo(directory: Directory = None, recorded: AsRecorded = False, as_jso
     if not as_json and not recorded and talks.record.exists():
         show(
             "",
-            verbatim("mnemic demo --recorded: the same, as a careful reader in a model's place understood it"),
+            verbatim("mnemic demo --recorded: the same with the answers of a careful reader"),
         )
     exit_if_wrong(any(session.complaints() for session in found.sessions))
 
@@ -131,7 +131,7 @@ async def _run(talks: Talks, settings: dict[str, Any], *, quiet: bool) -> Demo:
     async with open_memory(**settings) as memory:
         if not quiet:
             if settings:
-                show("Recorded answers: a careful reader gave them in the place of a language model.")
+                show("Recorded answers of a careful reader, in the place of a language model.")
             messages, people = sum(map(len, talks.messages.values())), len(talks.people())
             show(verbatim(memory.admin.describe()))
             show(f"Forming memories: {messages} messages, {len(talks.messages)} conversations, {people} people.")
@@ -144,7 +144,7 @@ async def _formed(memory: Mnemic, agent_id: str, talks: Talks) -> Demo:
         for session in bar.track(talks.messages, description="forming memories"):
             sessions.append(await talks.form(memory, agent_id, session))
             who = talks.identity(agent_id, session)
-            for person in talks.people(session):  # each sees their own, so each is asked
+            for person in talks.people(session):  # each person sees other memories
                 found = await memory.memories(who.model_copy(update={"user_id": person}), with_closed=True)
                 stored.update({item.id: item for item in found})
     answers = []
@@ -165,23 +165,23 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
     yield from summary(found.sessions)
     for session in found.sessions:
         yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
-    yield from _heading("Known now: of each scope the one text that is always in context, and facts, for example")
+    yield from _heading("Memories: the consolidation of each scope, and examples of facts")
     facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
     texts = [item for item in found.memories if item.kind == "consolidation" and item.state == "active"]
-    # spread over the whole time and not the first ones alone
+    # spread over the whole time
     known = sorted([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]], key=lambda item: item.scope_key)
     for scope_key, items in groupby(known, key=lambda item: item.scope_key):
         yield plain(scope_key, "bold")
         yield from table((day(item.valid_from), item.kind, _clipped(item.content, _TEXT_CHARS)) for item in items)
     yield from _describe_changes(found.memories)
     if found.answers:
-        yield from _heading("Questions asked later, and what a search brings into the prompt")
+        yield from _heading("Later questions, and their search results")
         for answer in found.answers:
             yield from _describe_answer(answer)
-    # what to type: the name, or the path of this very run where the name alone would not be found
+    # the path of this program if its name alone is not found
     program = sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
     owners = Counter(split_scope_key(item.scope_key)[1] for item in found.memories)
-    most = max(found.people, key=lambda person: owners[person])  # whoever has something to see
+    most = max(found.people, key=lambda person: owners[person])  # the person with the most memories
     yield from ("", "Look around:")
     for words in (("memories",), ("recall", "What did I tell you last time?")):
         line = command_line(*words, agent=found.agent_id, user=most)

@@ -1,4 +1,4 @@
-"""Reads conversation files: JSON lines, or one array of OpenAI-style messages; a bad line is named and left out."""
+"""Reader of conversation files: JSON lines, or one array of OpenAI-style messages; a bad line is reported."""
 
 import hashlib
 import json
@@ -17,26 +17,26 @@ from mnemic.state.checking import field_name, nearest
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId
 
-#: A file of this ending holds one array, any other one message a line.
+#: Suffix of files with one array; other files have one message a line.
 ARRAY_SUFFIX = ".json"
-#: Of a message 32,000 characters are kept; in JSON's own escapes they take 384,000 bytes at most.
+#: The 32,000 characters of a stored message take at most 384,000 bytes in JSON's escapes.
 MAX_LINE_BYTES = 1 << 20
-#: An array is read whole, into several times its size.
+#: An array is parsed as a whole, which takes several times its size.
 MAX_ARRAY_BYTES = 64 << 20
 
 
-#: Fields of OpenAI's messages that hold no words of the conversation.
+#: Fields of OpenAI's messages without text of the conversation.
 _OF_OPENAI = frozenset(
     {"tool_calls", "tool_call_id", "function_call", "refusal", "annotations", "audio", "reasoning", "reasoning_content"}
 )
 
 
 class FileMessage(IncomingMessage):
-    """One message as files have it."""
+    """One message of a file."""
 
     session: HostId
     author: HostId | None = Field(default=None, validation_alias=AliasChoices("author", "name"))
-    #: None: a tool call without words.
+    #: None for a tool call without text.
     content: StrictStr | list[StrictStr | Part] | None
 
     @model_validator(mode="before")
@@ -45,18 +45,18 @@ class FileMessage(IncomingMessage):
         for name in fields:
             if name not in cls.model_fields and name not in _OF_OPENAI:
                 raise ValueError(
-                    f"{field_name(str(name))}: no field of a message{nearest(str(name), cls.model_fields)}"
+                    f"{field_name(str(name))}: not a field of a message{nearest(str(name), cls.model_fields)}"
                 )
         return fields
 
     def fields(self) -> dict[str, Any]:
-        """The message as it is observed."""
+        """Return the fields of the message for `Mnemic.observe`."""
         return self.model_dump(exclude={"session"}, exclude_none=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Malformed:
-    """A line, or an item of an array, that is no message; counted from 1."""
+    """A line, or an item of an array, that is no message; numbers begin at 1."""
 
     file: str
     line: int
@@ -67,20 +67,20 @@ class Malformed:
 
 
 def read_messages(paths: Iterable[Path], speaker: str | None = None) -> Iterator[FileMessage | Malformed]:
-    """The messages and the malformed lines of files, in order; no file of lines is held as a whole.
+    """Yield the messages and the malformed lines of files, in order; files of lines are streamed.
 
-    A message without an id gets one from what it says and how often the session has said it before. So a file that is
-    read again, after a bad line was mended or others were added at its end, brings only what is new.
+    A message without an id gets one from its text and the number of equal messages before it in the session. So a file
+    that is read again, corrected or with new lines at its end, adds only new messages.
 
     Args:
-        paths: of the files.
-        speaker: who speaks where a user's message names nobody.
+        paths: paths of the files.
+        speaker: author of user messages without one.
 
     Raises:
-        InvalidInputError: a file cannot be read, or is no array where its name says so.
+        InvalidInputError: if a file cannot be read, or a file with the suffix of arrays is no array.
     """
-    # How often each text was seen, in a temporary file of SQLite's own with 2 MB of it in memory; a dict takes 100 MB
-    # for a million texts. The file dies with the connection: nothing is ever rolled back.
+    # Counts of texts, in a temporary SQLite file with 2 MB in memory; a dict takes 100 MB for a million texts. The file
+    # is deleted with the connection, so it needs no journal.
     with closing(sqlite3.connect("", isolation_level=None)) as seen:
         seen.execute("pragma journal_mode = off")
         seen.execute("create table seen (digest blob primary key, times integer not null) without rowid")
@@ -101,17 +101,19 @@ def _read_item(
     try:
         if isinstance(item, bytes) and len(item) > MAX_LINE_BYTES:
             raise InvalidInputError(f"longer than {MAX_LINE_BYTES:,} bytes")
-        found = _parse(item) if isinstance(item, bytes) else item
-        if not isinstance(found, dict):
-            raise InvalidInputError("not a message: a JSON object with role and content is")
-        parsed = FileMessage.of({**found, "session": path.stem} if path.suffix == ARRAY_SUFFIX else found)
+        fields = _parse(item) if isinstance(item, bytes) else item
+        if not isinstance(fields, dict):
+            raise InvalidInputError("not a message: it must be a JSON object with role and content")
+        if path.suffix == ARRAY_SUFFIX:
+            fields = {**fields, "session": path.stem}
+        parsed = FileMessage.of(fields)
         if parsed.role not in KNOWN_ROLES:
-            raise InvalidInputError("role: is none of user, assistant, tool, system and developer")
+            raise InvalidInputError("role: it must be user, assistant, tool, system or developer")
     except InvalidInputError as error:
         return Malformed(file=str(path), line=number, reason=str(error))
     if parsed.id is None:
-        said = "\x1f".join(text for text in (parsed.text, parsed.attached) if text)
-        fingerprint = parsed.fingerprint(parsed.user or parsed.author or speaker, said)
+        text = "\x1f".join(filter(None, (parsed.text, parsed.attached)))
+        fingerprint = parsed.fingerprint(parsed.user or parsed.author or speaker, text)
         digest = hashlib.sha256(f"{parsed.session}\x1f{fingerprint}".encode()).digest()
         seen.execute("insert into seen values (?, 1) on conflict do update set times = times + 1", (digest,))
         (times,) = seen.execute("select times from seen where digest = ?", (digest,)).fetchone()
@@ -124,33 +126,36 @@ def _array(file: BinaryIO, path: Path) -> list[object]:
     if len(data) > MAX_ARRAY_BYTES:
         raise InvalidInputError(
             f"{path} is larger than {MAX_ARRAY_BYTES >> 20} MiB: write one message a line, each with its session, into"
-            f" a file that does not end in {ARRAY_SUFFIX}; such files may have any size"
+            f" a file with another suffix than {ARRAY_SUFFIX}; such files may have any size"
         )
     try:
-        found = _parse(data)
-        if not isinstance(found, list):
-            raise InvalidInputError("it holds no array")
+        items = _parse(data)
+        if not isinstance(items, list):
+            raise InvalidInputError("not an array")
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}; a {ARRAY_SUFFIX} file is one array of messages") from None
-    return found
+    return items
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Each line without white space around it; of one that is too long only so much that this is seen."""
+    """Yield each line without white space around it; a line that is too long is cut one byte above the limit."""
     while line := file.readline(MAX_LINE_BYTES + 1):
-        yield line if len(line) > MAX_LINE_BYTES else line.strip()
+        if len(line) <= MAX_LINE_BYTES:
+            yield line.strip()
+            continue
+        yield line
         while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
             line = file.readline(MAX_LINE_BYTES + 1)
 
 
 def _parse(data: bytes) -> object:
-    """What the JSON says.
+    """Return the value of a JSON text.
 
     Raises:
-        InvalidInputError: why it is none.
+        InvalidInputError: if the text is no JSON.
     """
     try:
-        # some editors put a byte order mark first; NaN and Infinity are no JSON, and to `int` no numbers either
+        # some editors write a byte order mark; NaN and Infinity are no JSON, and `int` refuses them
         return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=int)
     except UnicodeDecodeError:
         raise InvalidInputError("not UTF-8") from None
@@ -161,8 +166,8 @@ def _parse(data: bytes) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object; of a key that stands in it twice nobody knows which value was meant."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise InvalidInputError("the same key stands in it twice")
-    return found
+    """Return an object; refuse one that has a key twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise InvalidInputError("a key occurs twice")
+    return fields

@@ -1,4 +1,4 @@
-"""`mnemic init`, and what `mnemic doctor --models` prints: whether the models that are set can be used."""
+"""The command `init`, and the lines of `mnemic doctor --models`."""
 
 import os
 import sys
@@ -19,17 +19,17 @@ from mnemic.state.files import open_private
 from mnemic.state.settings import Settings
 
 MARKS: Final = {True: Text("ok", "green"), False: Text("BROKEN", "red")}
-#: Read by every command, if it stands where the command is run; the environment beats it.
+#: File in the current directory that every command reads; the environment precedes it.
 ENV_FILE: Final = Path(".env")
 _CHOICE: Final = "set MNEMIC_STRUCTURED_OUTPUT="
 
-Named = Annotated[str | None, typer.Option("--model", help="For all tiers, such as openai:gpt-5-mini, or `offline`.")]
-Url = Annotated[str | None, typer.Option("--base-url", help="Of an OpenAI-compatible server; default: the provider's.")]
-ApiKey = Annotated[str | None, typer.Option("--api-key", help="For OpenAI or such a server; asked for if not given.")]
-Vectors = Annotated[str | None, typer.Option("--embedder", help="minilm, or openai:MODEL; default: minilm.")]
-Dsn = Annotated[str | None, typer.Option("--database-url", help="Of a server of yours; default: the embedded one.")]
-File = Annotated[Path, typer.Option("--file", help="Where the settings go.")]
-Force = Annotated[bool, typer.Option("--force", help="Also into a file that is there; its other lines stay.")]
+Named = Annotated[str | None, typer.Option("--model", help="Model of all tiers: openai:gpt-5-mini, or `offline`.")]
+Url = Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible server. Default: the provider's.")]
+ApiKey = Annotated[str | None, typer.Option("--api-key", help="Key for OpenAI or such a server; prompted if missing.")]
+Vectors = Annotated[str | None, typer.Option("--embedder", help="minilm, or openai:MODEL. Default: minilm.")]
+Dsn = Annotated[str | None, typer.Option("--database-url", help="Database server. Default: the embedded one.")]
+File = Annotated[Path, typer.Option("--file", help="File for the settings.")]
+Force = Annotated[bool, typer.Option("--force", help="Update an existing file; its other lines stay.")]
 
 
 async def init(
@@ -41,45 +41,55 @@ async def init(
     file: File = ENV_FILE,
     force: Force = False,
 ) -> None:
-    """Write a `.env` for a model of your own, and try it; at a terminal, what is not given is asked for."""
+    """Write a `.env` for a model, and try it; a terminal prompts for missing values."""
     if file.exists() and not force:
-        raise InvalidInputError(f"{file} is there: --force writes into it, --file names another")
+        raise InvalidInputError(f"{file} exists: --force updates it, --file selects another")
     if sys.stdin.isatty() and model is None:
-        say("Nothing is sent anywhere before the check at the end. Return takes what stands in brackets.")
-        model = _asked("model, provider:name or offline", "openai:gpt-5-mini")
-        base_url = base_url or (_asked("base URL, for a server of your own", "") if _is_openai(model) else None)
+        say("Nothing is sent before the check at the end. Return selects the value in brackets.")
+        model = _prompted("model, provider:name or offline", "openai:gpt-5-mini")
+        if _is_openai(model):
+            base_url = base_url or _prompted("base URL, for your own server", "")
         if api_key is None and _is_openai(model):
             api_key = typer.prompt("API key", default="", show_default=False, hide_input=True, err=True)
-        embedder = embedder or _asked("embedder, minilm or openai:name", "minilm")
+        embedder = embedder or _prompted("embedder, minilm or openai:name", "minilm")
     if model is None:
-        raise InvalidInputError("--model names the model, such as openai:gpt-5-mini, or `offline`")
-    found = {
+        raise InvalidInputError("--model is missing: set it to a model such as openai:gpt-5-mini, or to `offline`")
+    values = {
         **{f"{tier}_model": model for tier in ("fast", "slow", "agent")},
         "base_url": base_url or None,
         "api_key": api_key or None,
         "embedder": embedder or "minilm",
         "database_url": database_url,
     }
-    given: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
-    settings = Settings(**given)  # what cannot be is refused before anything is written
-    tried = [one async for one in try_models(settings)]
-    if method := next((one.note.removeprefix(_CHOICE) for one in tried if one.note.startswith(_CHOICE)), None):
-        given["structured_output"] = method
-        settings = Settings(**given)
-        tried = [one async for one in try_models(settings)]
-    _write(file, given)
-    show(*trial_lines(tried), plain(f"{file} is written; every command that is run beside it reads it"))
-    exit_if_wrong(not all(one.ok for one in tried), "what is BROKEN above has to be mended: correct the file")
+    chosen: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    trials = [trial async for trial in try_models(Settings(**chosen))]  # wrong settings are refused before the file
+    if method := _working_method(trials):
+        chosen["structured_output"] = method
+        trials = [trial async for trial in try_models(Settings(**chosen))]
+    _write(file, chosen)
+    show(*trial_lines(trials), plain(f"{file} is written; commands in this directory read it"))
+    exit_if_wrong(not all(trial.ok for trial in trials), "a check is BROKEN: correct the file")
     say("to talk with an agent that remembers: mnemic chat --agent guide --user you")
 
 
-def trial_lines(tried: Sequence[Tried]) -> Sequence[RenderableType]:
-    """A line for each call: whether it worked, how long it took, what it cost, what to set."""
-    rows = []
-    for one in tried:
-        tokens = f"{one.input_tokens} + {one.output_tokens} tokens" if one.input_tokens else ""
-        cost = "" if one.cost is None else f"{one.cost:.5f} USD"
-        rows.append((MARKS[one.ok], one.name, f"{one.seconds:.1f} s", tokens, cost, one.note))
+def _working_method(trials: Sequence[Tried]) -> str | None:
+    """Return the method of structured output that worked in place of the configured one."""
+    for trial in trials:
+        if trial.note.startswith(_CHOICE):
+            return trial.note.removeprefix(_CHOICE)
+    return None
+
+
+def trial_lines(trials: Sequence[Tried]) -> Sequence[RenderableType]:
+    """Return a line for each call: result, duration, tokens, cost and remedy."""
+    rows: list[Sequence[object]] = []
+    for trial in trials:
+        tokens = cost = ""
+        if trial.input_tokens:
+            tokens = f"{trial.input_tokens} + {trial.output_tokens} tokens"
+        if trial.cost is not None:
+            cost = f"{trial.cost:.5f} USD"
+        rows.append((MARKS[trial.ok], trial.name, f"{trial.seconds:.1f} s", tokens, cost, trial.note))
     return table(rows)
 
 
@@ -87,16 +97,16 @@ def _is_openai(model: str) -> bool:
     return model.startswith("openai:")
 
 
-def _asked(question: str, default: str) -> str:
+def _prompted(question: str, default: str) -> str:
     answer: str = typer.prompt(question, default=default, show_default=bool(default), err=True)
     return answer.strip()
 
 
-def _write(file: Path, given: dict[str, Any]) -> None:
+def _write(file: Path, values: dict[str, Any]) -> None:
     try:
         os.close(open_private(file))  # set_key keeps the mode
     except OSError as error:
         raise InvalidInputError(f"{file} cannot be written: {error.strerror}") from None
-    for name, value in given.items():
+    for name, value in values.items():
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         set_key(file, f"MNEMIC_{name.upper()}", text)

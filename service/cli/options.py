@@ -1,10 +1,10 @@
-"""Options that several commands share, the identity and the view that they name, and moments as they are written."""
+"""Options that several commands share, and the identity and the service that they select."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,92 +15,105 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
 from mnemic.state.settings import Settings
 
-Agent = Annotated[str, typer.Option("--agent", help="The agent whose memory it is.")]
-User = Annotated[str, typer.Option("--user", help="The person the agent talks with.")]
+Agent = Annotated[str, typer.Option("--agent", help="Agent that owns the memory.")]
+User = Annotated[str, typer.Option("--user", help="Person that the agent talks with.")]
 Concerned = Annotated[
     str | None,
-    typer.Option("--user", help="The person concerned, on whose behalf; without it, as administrator and blind."),
+    typer.Option("--user", help="Person in whose name the command runs. Default: an administrator, without contents."),
 ]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of that person; may be given repeatedly.")]
-Session = Annotated[
-    str | None, typer.Option("--session", help="A session, for what belongs to it alone; of operations, those in it.")
-]
-Principal = Annotated[str, typer.Option("--actor", help="Who acts, as the audit shall name them.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of that person; repeatable.")]
+Session = Annotated[str | None, typer.Option("--session", help="Session; it adds what belongs to it alone.")]
+Principal = Annotated[str, typer.Option("--actor", help="Name of the actor in the audit.")]
 GoverningActor = Annotated[
     str | None,
-    typer.Option("--actor", help="Without --user: who acts, as the audit shall name them; default: administrator."),
+    typer.Option("--actor", help="Name of the administrator in the audit, without --user. Default: administrator."),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="Rows at most.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without a question.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
+Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without a confirmation.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
-#: Who acts as administrator, where nobody says so.
-ADMINISTRATOR = "administrator"
-
-
-def identity(
-    agent: str,
-    user: str,
-    groups: Sequence[str] | None = None,
-    session: str | None = None,
-    role: str = SUPERVISOR,
-) -> Identity:
-    """The identity these options name.
-
-    Raises:
-        InvalidInputError: an id cannot be used.
-    """
-    return Identity(agent_id=agent, user_id=user, group_ids=tuple(groups or ()), session_id=session, role=role)
+#: Default name of an administrator.
+ADMINISTRATOR: Final = "administrator"
 
 
-#: The person's own view: no agent's allowlist keeps anything from it.
-person = partial(identity, role=OWNER)
+@dataclass(frozen=True, kw_only=True)
+class PersonOptions:
+    """Options of a command that runs in the name of a person."""
+
+    agent: Agent
+    user: User
+    group: Groups = None
+    session: Session = None
+
+    def identity(self, role: str = SUPERVISOR) -> Identity:
+        """Return the identity of the person in a role.
+
+        Raises:
+            InvalidInputError: if an id cannot be used.
+        """
+        groups = tuple(self.group or ())
+        return Identity(agent_id=self.agent, user_id=self.user, group_ids=groups, session_id=self.session, role=role)
+
+    def owner(self) -> Identity:
+        """Return the identity with the person's own view, which no allowlist restricts."""
+        return self.identity(OWNER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoverningOptions:
+    """Options of a command for a person, or for an administrator without a user."""
+
+    agent: Agent
+    user: Concerned = None
+    session: Session = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActingOptions(GoverningOptions):
+    """Options of a change by a person or an administrator."""
+
+    actor: GoverningActor = None
 
 
 def open_memory(**settings: Any) -> AbstractAsyncContextManager[Mnemic]:
-    """Open Mnemic for one command, which does no background work: it would be stopped half-way."""
+    """Open Mnemic for one command, without background work: the end of the command would interrupt it."""
     return Mnemic.open(background=False, settings=Settings(**settings))
 
 
 @asynccontextmanager
 async def governing(
-    agent: str,
-    user: str | None,
-    session: str | None,
-    *,
-    group: Sequence[str] | None = None,
-    actor: str | None = None,
-    blind: str = "",
+    options: GoverningOptions, groups: list[str] | None = None, *, blind: str = ""
 ) -> AsyncIterator[tuple[Mnemic | Administration, Identity]]:
-    """What the person concerned may do, or without one an administrator, and whose memories to name to it.
+    """Yield the service of a person, or of an administrator without a user, with the identity for its calls.
 
     Args:
-        agent: whose memory it is.
-        user: the person.
-        session: for the person, what belongs to it alone.
-        group: as `session`.
-        actor: who acts as administrator.
-        blind: what an administrator does without a session and groups, which are refused then.
+        options: the options of the command.
+        groups: the groups of the person.
+        blind: scope of an administrator's command; if it is set, an administrator may name no session and no group.
 
     Raises:
-        InvalidInputError: what only a person has, without one; an actor beside a person; or an id cannot be used.
+        InvalidInputError: if an administrator names a session or a group, a person an actor, or an id cannot be used.
     """
-    if user is not None:
+    actor = options.actor if isinstance(options, ActingOptions) else None
+    if options.user is not None:
         if actor is not None:
-            raise InvalidInputError("--actor goes without --user: a person acts in their own name")
-        who = person(agent, user, group, session)
+            raise InvalidInputError("--actor and --user exclude each other: a person acts in their own name")
+        person = PersonOptions(agent=options.agent, user=options.user, group=groups, session=options.session)
+        identity = person.owner()
         async with open_memory() as memory:
-            yield memory, who
+            yield memory, identity
         return
-    if blind and (session is not None or group):
-        raise InvalidInputError(f"--session and --group go with --user: an administrator {blind}")
-    async with Administration.open(actor=ADMINISTRATOR if actor is None else actor) as administration:
-        yield administration, Identity(agent_id=agent)
+    if blind and (options.session is not None or groups):
+        raise InvalidInputError(f"--session and --group need --user: an administrator {blind}")
+    if actor is None:
+        actor = ADMINISTRATOR
+    async with Administration.open(actor=actor) as administration:
+        yield administration, Identity(agent_id=options.agent)
 
 
-def to_moment(written: str) -> Any:
-    """A revision of the history, or a time; what is neither stays as it is, for whoever takes it to refuse."""
+def to_moment(text: str) -> Any:
+    """Return a revision or a time, or another text as it is: the function that gets it refuses it."""
     for read in (int, datetime.fromisoformat):
         with suppress(ValueError):
-            return read(written)
-    return written
+            return read(text)
+    return text

@@ -1,6 +1,7 @@
-"""`mnemic query`, `recall`, `memories`, `history` and `threads`: what is stored comes out, and how it came about."""
+"""The commands `query`, `recall`, `memories`, `history`, `messages` and `threads`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any, Final, cast
 from uuid import UUID
@@ -10,7 +11,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.service.cli.options import Agent, AsJson, Groups, Session, User, identity, open_memory, person
+from mnemic.service.cli.options import Agent, AsJson, PersonOptions, Session, User, open_memory
 from mnemic.service.cli.terminal import (
     acting,
     command_line,
@@ -24,146 +25,163 @@ from mnemic.service.cli.terminal import (
     verbatim,
 )
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Scope, display_name
-from mnemic.state.kinds import KINDS, Kind, SearchType
+from mnemic.state.identity import SUPERVISOR, display_name
+from mnemic.state.kinds import KINDS, Kind
 from mnemic.state.query import METHOD_TOP_K
 from mnemic.state.records import HistoryEvent, Memory, Message, SearchResult
 from mnemic.state.supervisor import ThreadStatus
 
-Closed = Annotated[bool, typer.Option("--all", help="Closed and erased ones too.")]
+Closed = Annotated[bool, typer.Option("--all", help="Include closed and erased memories.")]
 
-#: In place of the words that an erased memory no longer has.
-_ERASED: Final = "what it said was erased"
-_THREADS: Final = ("conversation", "last moved (UTC)", "began", "steps", "next")
+#: Shown in place of an erased content.
+_ERASED: Final = "its content was erased"
+_THREADS: Final = ("conversation", "last turn (UTC)", "began", "steps", "next")
 
-#: Filters whose values are not text, and what such values are written as.
+#: Filters with values other than text, and the texts of these values.
 _NOT_TEXT: Final = frozenset({"pinned", "importance_min", "importance_max"})
 _PLAIN: Final[dict[str, Any]] = {"true": True, "false": False, **{str(number): number for number in range(1, 6)}}
 
 
-async def query(
-    question: Annotated[str, typer.Argument(help="What is looked for, in plain words.")],
-    agent: Agent,
-    user: User,
-    group: Groups = None,
-    session: Session = None,
-    role: Annotated[str, typer.Option(help="The role whose allowlist holds; `owner` reads everything.")] = "supervisor",
-    category: Annotated[list[str] | None, typer.Option(help="Only this category; repeatable.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of a search."""
+
+    category: Annotated[list[str] | None, typer.Option(help="Only this category; repeatable.")] = None
     scope: Annotated[
         list[str] | None, typer.Option(help="Only this scope: user, group, agent or session; repeatable.")
-    ] = None,
+    ] = None
     condition: Annotated[
         list[str] | None,
-        typer.Option(
-            "--filter", metavar="NAME=VALUE", help="Only what meets this, such as importance_min=3; repeatable."
-        ),
-    ] = None,
-    since: Annotated[str | None, typer.Option(help="Only what changed, or was said, from this day on.")] = None,
-    before: Annotated[str | None, typer.Option(help="Only what changed, or was said, before then.")] = None,
-    search_type: Annotated[str, typer.Option(help="hybrid, semantic or text.")] = "hybrid",
-    top_k: Annotated[int, typer.Option(help="Results at most.")] = METHOD_TOP_K,
-    threshold: Annotated[float | None, typer.Option(help="The least cosine similarity of a result.")] = None,
-    budget: Annotated[int | None, typer.Option(help="Tokens the results may take in a prompt.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
+        typer.Option("--filter", metavar="NAME=VALUE", help="Filter such as importance_min=3; repeatable."),
+    ] = None
+    since: Annotated[str | None, typer.Option(help="Only memories and messages since this time.")] = None
+    before: Annotated[str | None, typer.Option(help="Only memories and messages before this time.")] = None
+    search_type: Annotated[str, typer.Option(help="hybrid, semantic or text.")] = "hybrid"
+    top_k: Annotated[int, typer.Option(help="Maximum number of results.")] = METHOD_TOP_K
+    threshold: Annotated[float | None, typer.Option(help="Minimum cosine similarity of a result.")] = None
+    budget: Annotated[int | None, typer.Option(help="Maximum tokens of the results in a prompt.")] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `Mnemic.query`."""
+        return {
+            "categories": self.category or None,
+            "filters": self._filters(),
+            "scopes": self.scope or None,
+            "search_type": self.search_type,
+            "top_k": self.top_k,
+            "threshold": self.threshold,
+            "budget_tokens": self.budget,
+        }
+
+    def _filters(self) -> dict[str, Any]:
+        filters: dict[str, Any] = {"updated_after": self.since, "updated_before": self.before}
+        for condition in self.condition or ():
+            name, equals, value = condition.partition("=")
+            if not equals:
+                raise InvalidInputError("--filter is written as NAME=VALUE, such as importance_min=3")
+            filters[name] = _PLAIN.get(value, value) if name in _NOT_TEXT else value
+        return filters
+
+
+async def query(
+    question: Annotated[str, typer.Argument(help="Question in plain words.")],
+    person: PersonOptions,
+    search: SearchOptions,
+    role: Annotated[str, typer.Option(help="Role whose allowlist applies; `owner` reads everything.")] = SUPERVISOR,
+    explain: Annotated[bool, typer.Option("--explain", help="Print the parts of each score.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search the memories and kept messages of a person, as an agent in a role may."""
-    who = identity(agent, user, group, session, role)
+    """Search the memories and kept messages of a person, with the rights of a role."""
     async with open_memory() as memory:
-        found = await memory.query(
-            who,
-            question,
-            categories=category or None,
-            filters=_filters(condition or (), since, before),
-            scopes=cast("list[Scope] | None", scope or None),
-            search_type=cast("SearchType", search_type),
-            top_k=top_k,
-            threshold=threshold,
-            budget_tokens=budget,
-        )
-    report(found, _list(found, explain=explain), as_json=as_json, nothing="nothing found")
+        results = await memory.query(person.identity(role), question, **search.arguments())
+    report(results, _list(results, explain=explain), as_json=as_json, nothing="nothing found")
 
 
-def _list(found: Sequence[SearchResult], *, explain: bool) -> Sequence[RenderableType]:
+def _list(results: Sequence[SearchResult], *, explain: bool) -> Sequence[RenderableType]:
     rows: list[tuple[object, ...]] = []
-    for item in found:
-        attached = " (attachment)" if item.role == "attachment" else ""
-        text = f"{display_name(item.subject)}{attached}: {item.shown}" if item.kind == "message" else item.content
-        rows.append((day(item.dated), f"{item.score:.2f}", item.kind, item.category, text))
-        rows.extend(("", "", "", "", plain(f"replaces {replaced}", style="dim")) for replaced in item.supersedes)
+    for result in results:
+        rows.append((day(result.dated), f"{result.score:.2f}", result.kind, result.category, _text(result)))
+        for replaced in result.supersedes:
+            rows.append(("", "", "", "", plain(f"replaces {replaced}", style="dim")))
         if explain:
-            rows.append(("", "", "", "", plain(grounds(item), style="dim")))
+            rows.append(("", "", "", "", plain(grounds(result), style="dim")))
     return table(rows, "date", "score", "kind", "category", "")
 
 
-def grounds(found: SearchResult) -> str:
-    """`0.98 = 0.93 (words 0.061, similarity 0.71) + 0.05 subject`."""
-    if found.related_to is not None:
-        return f"came along: it is related to {found.related_to}"
-    why = found.explanation
-    words = "no word" if why.text is None else f"words {why.text:.3f}"
-    meaning = "no vector" if why.similarity is None else f"similarity {why.similarity:.2f}"
-    added = "".join(f" {value:+.3f} {name}" for name, value in why.boosts.items())
-    source = "; a message it was formed from fits better than its own words" if why.from_source else ""
-    return f"{found.score:.3f} = {why.fused:.3f} ({words}, {meaning}){added}{source}"
+def _text(result: SearchResult) -> str:
+    """Return the content of a memory, or a message with its author."""
+    if result.kind != "message":
+        return result.content
+    author = display_name(result.subject)
+    if result.role == "attachment":
+        author += " (attachment)"
+    return f"{author}: {result.shown}"
 
 
-def _filters(conditions: Sequence[str], since: str | None, before: str | None) -> dict[str, Any]:
-    given: dict[str, Any] = {"updated_after": since, "updated_before": before}
-    for condition in conditions:
-        name, equals, value = condition.partition("=")
-        if not equals:
-            raise InvalidInputError("--filter is written as NAME=VALUE, such as importance_min=3")
-        given[name] = _PLAIN.get(value, value) if name in _NOT_TEXT else value
-    return given
+def grounds(result: SearchResult) -> str:
+    """Return the parts of a score, such as `0.98 = 0.93 (words 0.061, similarity 0.71) + 0.05 subject`."""
+    if result.related_to is not None:
+        return f"added, since it is related to {result.related_to}"
+    explanation = result.explanation
+    words, meaning = "no word", "no vector"
+    if explanation.text is not None:
+        words = f"words {explanation.text:.3f}"
+    if explanation.similarity is not None:
+        meaning = f"similarity {explanation.similarity:.2f}"
+    line = f"{result.score:.3f} = {explanation.fused:.3f} ({words}, {meaning})"
+    for name, value in explanation.boosts.items():
+        line += f" {value:+.3f} {name}"
+    if explanation.from_source:
+        line += "; by a source message, which fits better than its own text"
+    return line
 
 
 async def recall(
-    agent: Agent,
-    user: User,
-    question: Annotated[str, typer.Argument(help="The message that is about to be answered.")] = "",
-    group: Groups = None,
-    session: Session = None,
+    person: PersonOptions,
+    question: Annotated[str, typer.Argument(help="Message that the agent is about to answer.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print what an agent would get into its prompt for this turn."""
+    """Print the memory context of an agent's prompt for this turn."""
     async with open_memory() as memory:
-        recalled = await memory.recall(identity(agent, user, group, session), question)
-    texts = filter(None, (recalled.context.standing, recalled.context.turn))
-    report(recalled, [*map(verbatim, texts)], as_json=as_json)
+        recalled = await memory.recall(person.identity(), question)
+    texts = [text for text in (recalled.context.standing, recalled.context.turn) if text]
+    report(recalled, map(verbatim, texts), as_json=as_json)
     if as_json:
         return
     say(f"{recalled.tokens} tokens; searched: {recalled.searched or 'no'}")
     if recalled.degraded:
         say(f"degraded: {recalled.degraded}; see the warning")
     for key in recalled.over_budget:
-        compress = command_line("refine", key, agent=agent)
-        say(f"the core memory of {key} has outgrown its budget; to compress it: {compress}")
+        say(
+            f"the context memory of {key} exceeds its budget; to refine it: "
+            f"{command_line('refine', key, agent=person.agent)}"
+        )
 
 
 async def memories(
-    agent: Agent,
-    user: User,
-    group: Groups = None,
-    session: Session = None,
+    person: PersonOptions,
     kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; repeatable: {', '.join(KINDS)}.")] = None,
     closed: Closed = False,
-    shared: Annotated[bool, typer.Option("--shared", help="Only what this person brought to others.")] = False,
+    shared: Annotated[bool, typer.Option("--shared", help="Only memories that this person shared.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the memories of a person, newest first."""
     if shared and (kind or closed):
-        raise InvalidInputError("--shared lists what others see today, of every kind: leave out --kind and --closed")
-    kinds, who = cast("list[Kind] | None", kind) or KINDS, person(agent, user, group, session)
+        raise InvalidInputError("--shared lists today's shared memories of every kind: leave out --kind and --all")
+    identity, nothing = person.owner(), "no memories"
     async with open_memory() as memory:
-        found = await memory.privacy.shared(who) if shared else await memory.memories(who, kinds, with_closed=closed)
-    nothing = "nothing is shared, as far as --group names the groups" if shared else "no memories"
-    report(found, list_memories(found), as_json=as_json, nothing=nothing)
+        if shared:
+            listed = await memory.privacy.shared(identity)
+            nothing = "nothing is shared with the groups that --group names, or with all users"
+        else:
+            kinds = cast("list[Kind] | None", kind) or KINDS
+            listed = await memory.memories(identity, kinds, with_closed=closed)
+    report(listed, list_memories(listed), as_json=as_json, nothing=nothing)
 
 
-def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
-    """By scope key, in the given order within each."""
-    by_scope = sorted(found, key=lambda memory: memory.scope_key)  # stable: newest first within each
+def list_memories(listed: Sequence[Memory]) -> Iterator[RenderableType]:
+    """Yield memories by scope key, in the order of the list within each."""
+    by_scope = sorted(listed, key=lambda memory: memory.scope_key)  # stable: newest first within each
     for number, (scope_key, group) in enumerate(groupby(by_scope, key=lambda memory: memory.scope_key)):
         if number:
             yield ""
@@ -172,84 +190,97 @@ def list_memories(found: Sequence[Memory]) -> Iterator[RenderableType]:
 
 
 def _row(memory: Memory) -> tuple[object, ...]:
-    marks = [mark for mark in ("protected", "pinned") if getattr(memory, mark)]
-    what = [", ".join([memory.kind, *marks, *([memory.state] if memory.state != "active" else [])])]
+    marks = [memory.kind, *(mark for mark in ("protected", "pinned") if getattr(memory, mark))]
+    if memory.state != "active":
+        marks.append(memory.state)
+    lines = [", ".join(marks)]
     if memory.superseded_by:
         until = f"until {day(memory.valid_until)}, " if memory.valid_until else ""
-        what += [f"{until}replaced by", str(memory.superseded_by)]
-    text = memory.content if memory.state != "purged" else plain(_ERASED, "dim")
-    return day(memory.valid_from), what, [text, plain(memory.id, "dim")]
+        lines += [f"{until}replaced by", str(memory.superseded_by)]
+    text = plain(_ERASED, "dim") if memory.state == "purged" else plain(memory.content)
+    return day(memory.valid_from), lines, [text, plain(memory.id, "dim")]
 
 
 async def history(
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="As `mnemic memories` prints it.")],
-    agent: Agent,
-    user: User,
-    group: Groups = None,
-    session: Session = None,
+    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    person: PersonOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that happened to one memory."""
+    """Show every change of one memory."""
     async with open_memory() as memory:
-        events = await memory.history.events(person(agent, user, group, session), memory_id)
-    report(events, (line for event in events for line in _describe(event)), as_json=as_json)
-    exit_if_wrong(not events, "no memory of this id is visible to this person")
+        events = await memory.history.events(person.owner(), memory_id)
+    lines: list[RenderableType] = []
+    for event in events:
+        lines.extend(_describe(event))
+    report(events, lines, as_json=as_json)
+    exit_if_wrong(not events, "this person can see no memory with this id")
 
 
 def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
-    who_and_why = (f"  {to_the_second(event.ts)} UTC  by ", plain(acting(event)), "  (", plain(event.reason), ")")
-    yield Text.assemble((f"{event.revision}  {event.event}", "bold"), *who_and_why)
+    head = (f"  {to_the_second(event.ts)} UTC  by ", plain(acting(event)), "  (", plain(event.reason), ")")
+    yield Text.assemble((f"{event.revision}  {event.event}", "bold"), *head)
+    lines = [_change(event)]
+    if event.merged_into:
+        lines.append(plain(f"merged into: {event.merged_into}", "dim"))
+    lines += [plain(f"merged from: {memory_id}", "dim") for memory_id in event.merged_from]
+    if event.superseded_by:
+        lines.append(plain(f"replaced by: {event.superseded_by}", "dim"))
+    lines += [plain(f"replaces: {memory_id}", "dim") for memory_id in event.supersedes]
+    for line in lines:
+        yield Padding(line, (0, 0, 0, 3))
+
+
+def _change(event: HistoryEvent) -> Text:
     if not event.before and not event.after:
-        change = plain(_ERASED, "dim")
-    elif event.before == event.after:  # the memory was closed or opened
-        change = plain("the words stay as they are", "dim")
-    else:
-        change = Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
-    into = [f"merged into: {event.merged_into}"] if event.merged_into else []
-    replaced = [f"replaced by: {event.superseded_by}"] if event.superseded_by else []
-    replaced += [f"replaces: {memory_id}" for memory_id in event.supersedes]
-    lines = [*into, *(f"merged from: {part}" for part in event.merged_from), *replaced]
-    yield from (Padding(line, (0, 0, 0, 3)) for line in (change, *(plain(line, "dim") for line in lines)))
+        return plain(_ERASED, "dim")
+    if event.before == event.after:  # the memory was closed or opened
+        return plain("the content did not change", "dim")
+    return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
 
 
 async def messages(
     agent: Agent,
     user: User,
     session: Session = None,
-    count: Annotated[bool, typer.Option("--count", help="Print only how many there are.")] = False,
-    limit: Annotated[int, typer.Option(help="Messages at most.")] = 100,
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of messages.")] = False,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List the stored messages of a person, newest first; with --session those of one conversation."""
-    who = person(agent, user, None, session)
+    """List the stored messages of a person, newest first, or those of one session."""
+    identity = PersonOptions(agent=agent, user=user, session=session).owner()
+    listed: Sequence[Message] = []
     async with open_memory() as memory:
-        number = await memory.privacy.count_messages(who, session_id=session)
-        found = [] if count else await memory.privacy.messages(who, session_id=session, limit=limit)
+        number = await memory.privacy.count_messages(identity, session_id=session)
+        if not count:
+            listed = await memory.privacy.messages(identity, session_id=session, limit=limit)
     if count:
         report({"count": number}, [str(number)], as_json=as_json)
         return
-    rows = table(map(_message_row, found), "said", "session", "role", "")
-    report(found, rows, as_json=as_json, nothing="no messages")
-    if len(found) < number and not as_json:
-        say(f"{len(found)} of {number} messages; --limit shows more")
+    rows = table(map(_message_row, listed), "time", "session", "role", "")
+    report(listed, rows, as_json=as_json, nothing="no messages")
+    if len(listed) < number and not as_json:
+        say(f"{len(listed)} of {number} messages; --limit shows more")
 
 
 def _message_row(message: Message) -> tuple[object, ...]:
-    said = f"{message.author}: {message.content}"
-    return f"{message.said_at:%Y-%m-%d %H:%M %z}", message.session_id, message.role, said
+    text = f"{message.author}: {message.content}"
+    return f"{message.said_at:%Y-%m-%d %H:%M %z}", message.session_id, message.role, text
 
 
 async def threads(agent: Agent, user: User, as_json: AsJson = False) -> None:
-    """List the conversations of a person with an agent, the one that moved last first; nothing of what was said."""
-    who = identity(agent, user)
+    """List the conversations of a person with an agent, latest first, without contents."""
+    identity = PersonOptions(agent=agent, user=user).identity()
     async with open_memory() as memory:
-        found = await memory.threads.list(who)
-    report(found, table(map(_thread_row, found), *_THREADS), as_json=as_json, nothing="no conversations")
-    if found and not as_json:
-        say(f"to go on with the latest: {command_line('chat', agent=agent, user=user, session=found[0].id)}")
+        listed = await memory.threads.list(identity)
+    report(listed, table(map(_thread_row, listed), *_THREADS), as_json=as_json, nothing="no conversations")
+    if listed and not as_json:
+        latest = command_line("chat", agent=agent, user=user, session=listed[0].id)
+        say(f"to continue the latest conversation: {latest}")
 
 
 def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
-    moved, began = to_the_second(thread.updated_at), to_the_second(thread.created_at)
-    steps = "?" if thread.step is None else str(thread.step + 1)  # the first one is -1
-    return thread.id, moved, began, steps, ", ".join(thread.next)
+    updated, created = to_the_second(thread.updated_at), to_the_second(thread.created_at)
+    steps = "?"
+    if thread.step is not None:
+        steps = str(thread.step + 1)  # the first step is -1
+    return thread.id, updated, created, steps, ", ".join(thread.next)

@@ -1,4 +1,4 @@
-"""`mnemic stats`: counts over time of an agent or a tenant, drawn; `mnemic metrics`: figures for Prometheus."""
+"""The commands `stats`, with counts over time, and `metrics`, for Prometheus."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,7 +17,7 @@ from mnemic.state.identity import Identity
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 #: Cells of a full bar.
 _BAR_WIDTH: Final = 30
-#: Days of the picture at most, a cell each.
+#: Maximum number of days of the picture, a cell each.
 _MAX_DAYS: Final = 60
 _PICTURED: Final[tuple[Measure, ...]] = ("memories", "messages", "tokens")
 
@@ -28,7 +28,7 @@ async def stats(
     days: Annotated[int, typer.Option("--days", min=1, max=3650, help="Days up to today (UTC).")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Show memories, messages and tokens per day, context tokens against their budget, and what ran how often."""
+    """Show memories, messages and tokens per day, context memories, and operations of an agent or a tenant."""
     if (agent is None) == (tenant is None):
         raise InvalidInputError("name one of --agent and --tenant")
     today = datetime.now(UTC).date()
@@ -44,7 +44,7 @@ async def stats(
 
 
 async def metrics() -> None:
-    """Print figures of the whole database as Prometheus reads them, such as for a textfile collector."""
+    """Print figures of the whole database for Prometheus, such as for a textfile collector."""
     async with open_memory() as memory:
         text = await metrics_text(memory.resources, with_process=False)
     report(text, [verbatim(text.rstrip("\n"))], as_json=False)

@@ -1,4 +1,4 @@
-"""Conversations in a directory, the questions asked of them later, and the identities that they are formed for."""
+"""Conversations in a directory, their questions, and the identities that they are formed for."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,16 +18,16 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import HostId, Identity, scope_key
 from mnemic.state.times import local_time
 
-#: Who shares a conversation with several people in it.
+#: Group of the people in conversations of several people.
 TEAM: Final = "harbor"
-#: What was answered in a language model's place, where somebody has recorded it.
+#: Recorded answers, relative to the directory.
 _RECORD: Final = "recorded/answers.jsonl"
-#: Each run has an agent of its own; the prompts of all runs call it this.
+#: Name of the agent in the prompts of all runs; each run has an agent of its own.
 _AGENT_NAME: Final = "Assistant"
 
 
 class Question(BaseModel):
-    """Something that a person asks months later."""
+    """A question of a person, months later."""
 
     question: str
     user: HostId
@@ -40,10 +40,10 @@ class _Listed(BaseModel):
 
 
 class Talks:
-    """The conversations of a directory, and what its `expected.json` says of them: questions, and who teaches where.
+    """The conversations of a directory, with the questions and the teachers in its `expected.json`.
 
     Raises:
-        InvalidInputError: there is no conversation, nobody speaks in one, or `expected.json` cannot be read.
+        InvalidInputError: if there is no conversation, one has no author, or `expected.json` cannot be read.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -54,18 +54,22 @@ class Talks:
         self.questions, self._teachers = listed.questions, listed.teachers
 
     def people(self, session: str | None = None) -> tuple[str, ...]:
-        """Who speaks in a session, or in any, in the order of their first words."""
+        """Return the people of a session, or of all sessions, in the order of their first messages."""
         talks = self.messages.values() if session is None else [self.messages[session]]
         return _people(*talks)
 
     @cached_property
     def team(self) -> tuple[str, ...]:
-        """All who ever speak in a conversation of several people."""
-        shared = (self.people(session) for session in self.messages)
-        return tuple(sorted({person for people in shared if len(people) > 1 for person in people}))
+        """All people of conversations of several people."""
+        team: set[str] = set()
+        for session in self.messages:
+            people = self.people(session)
+            if len(people) > 1:
+                team.update(people)
+        return tuple(sorted(team))
 
     def identity(self, agent_id: str, session: str) -> Identity:
-        """Whom a session is formed for: who teaches the agent in it, else who speaks first."""
+        """Return the identity of a session: its teacher, else its first speaker."""
         teacher = self._teachers.get(session)
         person = teacher or self.people(session)[0]
         return Identity(
@@ -78,25 +82,25 @@ class Talks:
         )
 
     async def form(self, memory: Mnemic, agent_id: str, session: str) -> FormedSession:
-        """Observes a session and forms it; answers that cannot be used keep no other session waiting."""
-        who, said = self.identity(agent_id, session), self.messages[session]
-        zone = memory.resources.zone_of(who)
-        times: list[datetime] = [local_time(line["time"], zone) for line in said if line.get("time")]
-        if times:  # what was said is looked back on from its own day, whenever that is done
+        """Observe and form a session; unusable answers end this session only."""
+        identity, messages = self.identity(agent_id, session), self.messages[session]
+        zone = memory.resources.zone_of(identity)
+        times: list[datetime] = [local_time(message["time"], zone) for message in messages if message.get("time")]
+        if times:  # the current day of the session is that of its last message
             day = max(times).date()
             memory = Mnemic(replace(memory.resources, today=lambda _: day))
-        await name_agent(memory, who)
-        observed = await memory.observe(who, said, several_speakers=True)
-        return await form_session(memory, who, session, observed.accepted)
+        await name_agent(memory, identity)
+        observed = await memory.observe(identity, messages, several_speakers=True)
+        return await form_session(memory, identity, session, observed.accepted)
 
 
-async def name_agent(memory: Mnemic, who: Identity) -> None:
-    """Has prompts call the agent by one name, whatever its id: else no recorded answer would fit."""
-    await memory.admin.configure_scope(who, scope_key("agent", who.agent_id), name=_AGENT_NAME)
+async def name_agent(memory: Mnemic, identity: Identity) -> None:
+    """Give the agent the name of the recorded prompts, since its id differs in each run."""
+    await memory.admin.configure_scope(identity, scope_key("agent", identity.agent_id), name=_AGENT_NAME)
 
 
 def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """The messages by session of all `*.jsonl` files, in the order of their names."""
+    """Return the messages of all `*.jsonl` files by session, in the order of the files' names."""
     conversations: dict[str, list[dict[str, Any]]] = {}
     for line in read_messages(sorted(directory.glob("*.jsonl"))):
         if isinstance(line, FileMessage):
@@ -104,16 +108,20 @@ def _read_conversations(directory: Path) -> dict[str, list[dict[str, Any]]]:
         else:
             say(str(line))
     if not conversations:
-        raise InvalidInputError(f"{directory} holds no conversation: put *.jsonl files there, one message a line")
+        raise InvalidInputError(f"{directory} has no conversation: add *.jsonl files with one message a line")
     for session, talk in conversations.items():
         if not _people(talk):
-            raise InvalidInputError(f"session {session} names nobody: its messages of role user need an author")
+            raise InvalidInputError(f"session {session} has no author: its messages of role user need one")
     return conversations
 
 
 def _people(*talks: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    lines = (line for talk in talks for line in talk if line["role"] == "user" and "author" in line)
-    return tuple(dict.fromkeys(line["author"] for line in lines))
+    people: dict[str, None] = {}
+    for talk in talks:
+        for message in talk:
+            if message["role"] == "user" and "author" in message:
+                people[message["author"]] = None
+    return tuple(people)
 
 
 def _read_listed(directory: Path) -> _Listed:
@@ -123,4 +131,4 @@ def _read_listed(directory: Path) -> _Listed:
     try:
         return _Listed.model_validate_json(path.read_bytes())
     except ValidationError:
-        raise InvalidInputError(f"{path} holds no questions: each needs a question and a user") from None
+        raise InvalidInputError(f"{path} is not valid: each question needs a question and a user") from None

@@ -1,4 +1,4 @@
-"""One way to print, to ask and to end: results on standard output, progress and messages on standard error."""
+"""Output of commands: results on standard output, progress and messages on standard error."""
 
 import asyncio
 import json
@@ -7,9 +7,10 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Any, ParamSpec
+from inspect import Parameter, Signature, signature
+from typing import Any
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -23,53 +24,67 @@ from mnemic.state.errors import MnemicError
 from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
 
-Parameters = ParamSpec("Parameters")
-
-#: Columns of output that goes into a file or a pipe, and the most that lines of prose take in a wide terminal.
+#: Columns of output into a file or a pipe, and maximum columns in a terminal.
 WIDTH = 100
 
 
 def plain(text: object, style: str = "") -> Text:
-    """Text on one line as it is: no markup is read in it, and no control character of it reaches the terminal."""
+    """Return text on one line, without markup and control characters."""
     if isinstance(text, Text):
-        return text  # it is already
+        return text
     return Text(" ".join(clean_text(str(text)).split()), style=style)
 
 
 def verbatim(text: str) -> Text:
-    """Stored text as it is, its line breaks included; not folded at the terminal's width, for it is to be copied."""
+    """Return stored text with its line breaks, not folded at the terminal's width, so that it can be copied."""
     return Text(clean_text(text), no_wrap=True)
 
 
 def table(rows: Iterable[Iterable[object]], *titles: str) -> list[RenderableType]:
-    """An open table for lines with several values; nothing where there are none.
+    """Return a table without borders, or nothing without rows.
 
     Args:
-        rows: the cells of each line; a list is the lines of one cell.
-        titles: of the columns, of which the first is not folded, for ids in it are to be copied; none: no head.
+        rows: cells of each row; a list holds the lines of one cell.
+        titles: titles of the columns; the first column is not folded, so that ids can be copied.
     """
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(titles), header_style="dim")
     for number, title in enumerate(titles):
-        made.add_column(title, overflow="fold", no_wrap=number == 0)
+        grid.add_column(title, overflow="fold", no_wrap=number == 0)
     for row in rows:
-        cells = (cell if isinstance(cell, list) else [cell] for cell in row)
-        made.add_row(*(Text("\n").join(map(plain, lines)) for lines in cells))
-    return [made] if made.row_count else []
+        grid.add_row(*map(_cell, row))
+    if not grid.row_count:
+        return []
+    return [grid]
+
+
+def _cell(value: object) -> Text:
+    if not isinstance(value, list):
+        return plain(value)
+    return Text("\n").join(map(plain, value))
 
 
 def show(*renderables: RenderableType) -> None:
-    """Prints on standard output; strings are our own words and may carry markup."""
-    watched = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=min(Console().width, WIDTH) if watched else WIDTH)
+    """Print on standard output; a string may have markup, so no stored text is passed as a string."""
+    width = WIDTH
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        width = min(Console().width, WIDTH)
+    console = Console(width=width)
     for renderable in renderables:
-        # a text's own `no_wrap` counts in a table, and here not
+        # rich reads the `no_wrap` of a text only in tables
         console.print(renderable, highlight=False, soft_wrap=bool(getattr(renderable, "no_wrap", False)))
 
 
 def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, nothing: str = "") -> None:
-    """Prints what a command found or did: one JSON document, or lines; where there are none, a message says so."""
+    """Print the result of a command.
+
+    Args:
+        document: the result for JSON.
+        lines: the result as lines.
+        as_json: print the document instead of the lines.
+        nothing: message if there are no lines.
+    """
     if as_json:
-        # all beyond ASCII is escaped, so that it cannot steer a terminal
+        # characters beyond ASCII are escaped, so that none can control the terminal
         sys.stdout.write(json.dumps(to_jsonable_python(document), indent=2) + "\n")
     elif shown := list(lines):
         show(*shown)
@@ -78,22 +93,27 @@ def report(document: object, lines: Iterable[RenderableType], *, as_json: bool, 
 
 
 def say(text: str | Text) -> None:
-    """A message on standard error."""
-    Console(stderr=True, soft_wrap=True).print(text if isinstance(text, Text) else Text(clean_text(text)))
+    """Print a message on standard error."""
+    if not isinstance(text, Text):
+        text = Text(clean_text(text))
+    Console(stderr=True, soft_wrap=True).print(text)
 
 
 def command_line(*words: object, **options: str | Sequence[str] | None) -> str:
-    """`mnemic` with these words and options, to be typed as it is; an option without a value is left out."""
+    """Return `mnemic` with these words and options, quoted for a shell, without options that have no value."""
     line = ["mnemic", *map(str, words)]
     for name, value in options.items():
-        for each in [value] if isinstance(value, str) else value or ():
+        values = [value] if isinstance(value, str) else value or ()
+        for each in values:
             line += [f"--{name}", each]
     return shlex.join(line)
 
 
-def acting(act: HistoryEvent | Operation) -> str:
-    """Who did it, and who brought words of somebody else that it was done with."""
-    return f"{act.actor}, words of others brought by {', '.join(act.submitted_by)}" if act.submitted_by else act.actor
+def acting(operation: HistoryEvent | Operation) -> str:
+    """Return the actor, and the users who submitted messages of other authors."""
+    if not operation.submitted_by:
+        return operation.actor
+    return f"{operation.actor}, messages of others submitted by {', '.join(operation.submitted_by)}"
 
 
 def day(moment: datetime) -> str:
@@ -102,17 +122,17 @@ def day(moment: datetime) -> str:
 
 
 def to_the_second(moment: datetime) -> str:
-    """`2026-03-02 09:14:00`, in UTC."""
+    """Return a time in UTC, such as `2026-03-02 09:14:00`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def progress() -> Progress:
-    """A bar on standard error that vanishes when it is done; none where nobody watches."""
+    """Return a progress bar on standard error that vanishes at its end; it is disabled outside of a terminal."""
     return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def exit_if_wrong(is_wrong: object, message: str = "") -> None:
-    """Ends the command with exit code 1 where it found something wrong, after a message if there is one."""
+    """End the command with exit code 1, after a message, if the condition holds."""
     if is_wrong:
         if message:
             say(message)
@@ -120,31 +140,47 @@ def exit_if_wrong(is_wrong: object, message: str = "") -> None:
 
 
 def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
-    """Why it is not done, there being nothing else against it; None: somebody said yes.
+    """Return the reason if a change is not confirmed, or None if it is.
 
     Args:
-        question: asked at a terminal, on standard error, for standard output may be a file.
-        yes: it was said on the command line.
-        as_json: whoever reads the answer is a program, and is asked nothing.
+        question: question at a terminal, on standard error, since standard output may be a file.
+        yes: the option --yes.
+        as_json: whether a program reads the output; then there is no question.
     """
     if yes:
         return None
     if as_json or not sys.stdin.isatty():
-        return "--yes does it"
-    return None if typer.confirm(question, err=True) else "as you say"
+        return "--yes confirms it"
+    if typer.confirm(question, err=True):
+        return None
+    return "as you wish"
 
 
-def blocking(command: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
-    """The command as typer wants it, with the same name, arguments and help."""
+def blocking(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Return a command for typer: synchronous, and with the fields of option dataclasses as single options."""
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        if is_dataclass(parameter.annotation):
+            group: Any = parameter.annotation
+            groups[parameter.name] = group
+            parameters.extend(signature(group).parameters.values())
+        else:
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
-    @wraps(command)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        # a pool that cannot connect says so once a second; the error at its end says it once, and what to do
+    def run(**values: Any) -> None:
+        arguments = dict(values)
+        for name, options in groups.items():
+            arguments[name] = options(**{field.name: arguments.pop(field.name) for field in fields(options)})
+        # a pool that cannot connect logs it every second; the error at its end has the reason and the remedy
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         try:
-            asyncio.run(command(*args, **kwargs))
+            asyncio.run(command(**arguments))
         except MnemicError as error:
             say(f"mnemic: {error}")
-            raise typer.Exit(2) from None  # as typer ends where an argument is wrong
+            raise typer.Exit(2) from None  # typer's exit code for a wrong argument
 
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return run

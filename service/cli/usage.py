@@ -1,4 +1,4 @@
-"""`mnemic usage`: tokens and what they cost; and the line about that under what a command did."""
+"""The command `usage`: tokens and their costs; and the line with the usage of a command."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ from mnemic.state.results import FormationResult
 _KEYS: Final = ("day", "step", "tier", "model")
 Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])]
 
-_TITLES = ("calls", "tokens in", "of them cached", "tokens out", "USD")
+_TITLES = ("calls", "tokens in", "cached", "tokens out", "USD")
 
 
 async def usage(
@@ -27,11 +27,11 @@ async def usage(
     before: Day = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help=f"What to add up by: {', '.join(_KEYS)}; repeatable. Default: day and step."),
+        typer.Option(help=f"Group by {', '.join(_KEYS)}; repeatable. Default: day and step."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tokens that an agent has used, and what they cost by MNEMIC_MODEL_PRICES; no contents."""
+    """Show the tokens of an agent, and their costs by MNEMIC_MODEL_PRICES."""
     keys = list(dict.fromkeys(by or ("day", "step")))
     if not set(keys) <= set(_KEYS):
         raise InvalidInputError(f"--by is one of {', '.join(_KEYS)}")
@@ -39,7 +39,7 @@ async def usage(
         who = Identity(agent_id=agent)
         days = [day.date() if day else None for day in (since, before)]
         found = await memory.usage.tokens(who, since=days[0], before=days[1])
-    report(found, table(_rows(found, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was asked")
+    report(found, table(_rows(found, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was used")
     if unpriced := sorted({used.model for used in found if used.cost is None}):
         say(f"without a price in MNEMIC_MODEL_PRICES: {', '.join(unpriced)}")
 
@@ -62,11 +62,13 @@ def _sums(rows: Sequence[DailyUsage]) -> Iterator[str]:
 
 
 def _money(cost: float | None) -> str:
-    return "?" if cost is None else f"{cost:.4f}"
+    if cost is None:
+        return "?"
+    return f"{cost:.4f}"
 
 
 def spent_line(spent: Sequence[RunUsage]) -> list[str]:
-    """`models: 4,120 tokens in, 310 out, 0.0017 USD`; nothing where none was asked."""
+    """Return a line such as `models: 4,120 tokens in, 310 out, 0.0017 USD`, or nothing without a call."""
     if not spent:
         return []
     tokens_in, tokens_out = (sum(getattr(one, name) for one in spent) for name in ("input_tokens", "output_tokens"))

@@ -1,4 +1,4 @@
-"""A sign of life while a model is slow: what it is asked for, and for how long."""
+"""A message while a model is slow: the step, and the seconds since its request."""
 
 import asyncio
 import time
@@ -8,18 +8,18 @@ from typing import Final
 
 from mnemic.service.memory import Mnemic
 
-#: Seconds of waiting after which it is said, and after which it is said again. An answer of a healthy model takes less.
+#: Seconds of waiting before the first message, and between messages. An answer of a healthy model takes less.
 FIRST: Final = 8.0
 AGAIN: Final = 30.0
 
 
 @asynccontextmanager
 async def waiting_shown(memory: Mnemic, show: Callable[[str], object]) -> AsyncIterator[None]:
-    """Says what is waited for, until the block ends.
+    """Show a message for a slow request to a model, until the block ends.
 
     Args:
-        memory: whose models are watched.
-        show: shows a line.
+        memory: the service with the models.
+        show: prints a line.
     """
     watching = asyncio.create_task(_watch(memory, show))
     try:
@@ -29,12 +29,12 @@ async def waiting_shown(memory: Mnemic, show: Callable[[str], object]) -> AsyncI
 
 
 async def _watch(memory: Mnemic, show: Callable[[str], object]) -> None:
-    said = 0.0
+    shown_at = 0.0
     while True:
         await asyncio.sleep(min(1.0, FIRST))
         now = time.monotonic()
-        slow = [one for one in memory.admin.pending_requests() if now - one.since >= FIRST]
-        if slow and now - said >= AGAIN:
-            said = now
+        slow = [request for request in memory.admin.pending_requests() if now - request.since >= FIRST]
+        if slow and now - shown_at >= AGAIN:
+            shown_at = now
             oldest = slow[0]
-            show(f"{oldest.model} has been asked for {oldest.step} for {now - oldest.since:.0f} s")
+            show(f"{oldest.model} has not answered {oldest.step} for {now - oldest.since:.0f} s")

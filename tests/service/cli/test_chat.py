@@ -72,7 +72,7 @@ def test_a_conversation_goes_on_and_is_found_again(mnemic: Command, superuser: p
     listed = mnemic("threads", *WHO)
     first, second = listed.stdout.splitlines()[1:]
     assert ("old one" in first, "new" in second) == (True, True)
-    again = shlex.split(listed.stderr.rpartition("to go on with the latest: ")[2])
+    again = shlex.split(listed.stderr.rpartition("to continue the latest conversation: ")[2])
     assert again == ["mnemic", "chat", *WHO, "--session", "old one"]
     threads = json.loads(mnemic("threads", *WHO, "--json").stdout)
     assert [thread["id"] for thread in threads] == ["old one", "new"]
@@ -91,7 +91,7 @@ def test_in_a_pipe_nobody_is_asked_and_what_is_important_is_kept(
     make_important(superuser)
     result = mnemic("chat", *WHO, typed=f"Forget that {TEA}")
     assert "I kept it." in result.stdout
-    assert "only at a terminal" in result.stderr
+    assert "needs a terminal" in result.stderr
     assert living(superuser) == [PREFERS_TEA]
 
 
@@ -148,7 +148,7 @@ def test_a_slow_model_is_named_with_what_it_is_asked_for(
     says(model, "I see.")
     threading.Timer(2, released.set).start()
     told = mnemic("chat", *WHO, typed=TEA).stderr
-    assert re.search(r"openai:gpt-fast has been asked for extract_facts for \d+ s", " ".join(told.split()))
+    assert re.search(r"openai:gpt-fast has not answered extract_facts for \d+ s", " ".join(told.split()))
 
 
 def test_the_answer_of_a_model_that_does_not_stream_is_shown(

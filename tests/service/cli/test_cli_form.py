@@ -142,7 +142,9 @@ def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_
     assert mnemic("form", file, *WHO).exit_code == 0
     (operation,) = json.loads(mnemic("audit", "log", "--agent", "guide", "--user", "bo", "--json").stdout)
     assert (operation["events"], operation["actor"], operation["submitted_by"]) == ({"ADD": 1}, "ana", ["ana"])
-    assert "brought by ana" in " ".join(mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split())
+    assert "messages of others submitted by" in " ".join(
+        mnemic("audit", "log", "--agent", "guide", "--user", "bo").stdout.split()
+    )
 
 
 # -- files as they should not be
@@ -204,7 +206,7 @@ def test_every_malformed_line_is_named_by_number_and_the_others_are_kept(mnemic:
     (unknown,) = [words for _, words in named if "athor" in words]
     assert "author" in unknown
     again = mnemic("form", file, *WHO)
-    assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were left out" in again.stdout) == (1, True)
+    assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were skipped" in again.stdout) == (1, True)
 
 
 def test_of_very_many_malformed_lines_the_first_are_named_and_all_are_counted(mnemic: Command, tmp_path: Path) -> None:
@@ -324,7 +326,7 @@ def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccount
     again = mnemic("form", talk, *WHO)
     assert again.exit_code == 0
     assert "drafts refused: 1 (1 first_person)" in again.stdout
-    assert "messages that no memory accounts for: 3" in again.stdout
+    assert "uncovered messages: 3" in again.stdout
 
 
 def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
@@ -335,7 +337,7 @@ def test_nothing_came_of_it_and_nobody_said_that_there_is_nothing(
     result = mnemic("form", talk, *WHO)
 
     assert result.exit_code == 1
-    assert "session 01-garden: nothing came of 4 messages" in result.stderr
+    assert "session 01-garden: no memory was formed of 4 messages" in result.stderr
 
 
 def test_a_refused_consolidation_is_named(
@@ -387,14 +389,14 @@ def test_the_demo_goes_on_and_says_what_was_refused_and_what_nothing_came_of(
         "01-garden: openai:gpt-fast gave no usable answer for extract_facts, twice",
         BEES,
         "drafts refused: 1 (1 first_person)",
-        "messages that no memory accounts for: 3",
+        "uncovered messages: 3",
     ):
         assert (result.exit_code, expected in shown) == (1, True), expected
 
 
 def test_a_demo_without_conversations_or_questions_is_one_line(mnemic: Command, tmp_path: Path) -> None:
     result = mnemic("demo", tmp_path)
-    assert (result.exit_code, result.stdout, "holds no conversation" in result.stderr) == (2, "", True)
+    assert (result.exit_code, result.stdout, "has no conversation" in result.stderr) == (2, "", True)
     (tmp_path / "talk.jsonl").write_bytes(bad(author="ana"))
     for content in ("[", "5", '{"questions": [{"question": 5}]}', "[" * 100_000):
         (tmp_path / "expected.json").write_text(content, encoding="utf-8")

@@ -76,7 +76,7 @@ def test_a_worker_that_is_terminated_finishes_the_job_that_runs(
         terminal.until("Ctrl-C")
         assert asked.wait(60)
         terminal.process.send_signal(signal.SIGTERM)
-        terminal.until("finishing the jobs that run")
+        terminal.until("finishing the running jobs")
         released.set()
         assert terminal.process.wait(60) == 0
     assert contents(superuser) == [OSLO]

@@ -125,7 +125,7 @@ def test_a_token_alone_is_on_standard_output_and_holds_for_its_days(
     monkeypatch.setenv("MNEMIC_SERVER_KEY", KEY)
     now = datetime.now(UTC)
     result = mnemic("token", "--user", "ana", "--agent", "guide", "--group", "harbor", "--group", "pier")
-    assert (result.exit_code, "it holds until" in result.stderr) == (0, True)
+    assert (result.exit_code, "valid until" in result.stderr) == (0, True)
     held = decode_token(result.stdout.removesuffix("\n"), KEY, now)
     assert held is not None
     assert (held.user, held.agents, held.groups) == ("ana", ("guide",), ("harbor", "pier"))

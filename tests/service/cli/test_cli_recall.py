@@ -15,7 +15,7 @@ from mnemic.storage import memories as stored_memories
 from tests.service.cli.conftest import Command, prepare
 from tests.support.searching import fact, keep
 from tests.support.server import Clone
-from tests.support.worlds import MORNING, identity, memory, message, operate, remember, text_of
+from tests.support.worlds import MORNING, identity, memory, message, operate, remember
 
 WHO = ("--agent", "harbor", "--user", "ana")
 TASK = fact("Ana ships the catalogue in May.", "tasks", importance=4)
@@ -79,11 +79,11 @@ def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Comm
     )  # fmt: skip
     assert command.grounds(found) == (
         "0.980 = 0.930 (words 0.061, similarity 0.71) +0.050 subject;"
-        " a message it was formed from fits better than its own words"
+        " by a source message, which fits better than its own text"
     )
     bare = replace(found, score=0.5, explanation=Explanation(fused=0.5))
     assert command.grounds(bare) == "0.500 = 0.500 (no word, no vector)"
-    assert command.grounds(replace(found, related_to=TONE.id)) == f"came along: it is related to {TONE.id}"
+    assert command.grounds(replace(found, related_to=TONE.id)) == f"added, since it is related to {TONE.id}"
 
 
 # -- what is stored
@@ -128,7 +128,7 @@ def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -
     assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
     result, as_json = mnemic("history", world["new"], *stranger), mnemic("history", world["new"], *stranger, "--json")
     assert (result.exit_code, as_json.exit_code, json.loads(as_json.stdout)) == (1, 1, [])
-    assert "no memory of this id" in result.stderr
+    assert "no memory with this id" in result.stderr
 
 
 def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, recall: Any) -> None:
@@ -165,9 +165,9 @@ def test_history_tells_what_happened_when_by_whom_and_why_and_that_words_were_er
 
     assert mnemic("erase", world["old"], *WHO, "--yes").exit_code == 0
     listed = mnemic("memories", *WHO, "--all").stdout
-    assert ("fact, purged" in listed, "None" in listed, "what it said was erased" in listed) == (True, False, True)
+    assert ("fact, purged" in listed, "None" in listed, "its content was erased" in listed) == (True, False, True)
     erased = mnemic("history", world["old"], *WHO).stdout
-    assert ("ERASE" in erased, erased.count("what it said was erased")) == (True, len(events) + 1)
+    assert ("ERASE" in erased, erased.count("its content was erased")) == (True, len(events) + 1)
 
 
 def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world: dict[str, UUID]) -> None:
@@ -177,7 +177,7 @@ def test_context_is_the_text_for_the_prompt_and_its_price(mnemic: Command, world
     assert "searched: no" in result.stderr
     recalled = json.loads(mnemic("recall", "Do you remember who I work for?", *WHO, "--json").stdout)
     assert recalled["searched"]
-    assert "ferry line" in text_of(recalled["context"])
+    assert "ferry line" in recalled["context"]["standing"] + recalled["context"]["turn"]
 
 
 def test_stored_control_characters_and_markup_reach_no_terminal(mnemic: Command, world: dict[str, UUID]) -> None:

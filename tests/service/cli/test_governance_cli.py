@@ -28,7 +28,7 @@ BEES, BOAT, CREW = "Ana keeps bees.", "Ana has a boat.", "The crew has a boat."
 WAYS = [PERSON, BLIND]
 SINCE = "2026-03-02T09:14:00Z"
 OP = str(UUID(int=1))
-ALONE = "--session and --group go with --user: an administrator names the scope key alone"
+ALONE = "--session and --group need --user: an administrator names the scope key alone"
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_what_was_shared_is_taken_back_and_an_administrator_undoes_that(
     assert [row["content"] for row in listed] == [CREW]
     shown = mnemic("unshare", *who)
     assert (shown.exit_code, states(superuser)[CREW]) == (1, "active")
-    assert "memories that would change: 1" in shown.stdout
+    assert "memories to change: 1" in shown.stdout
 
     done = mnemic("unshare", *who, "--yes")
     assert (done.exit_code, states(superuser)[CREW], states(superuser)[BOAT]) == (0, "soft_deleted", "active")
@@ -82,9 +82,9 @@ def test_it_only_shows_without_yes_and_says_how_it_is_undone_with_it(
     before = everything(superuser)
     shown = mnemic("undo", ops[1], *who)
     assert shown.exit_code == 1
-    assert "memories that would change: 1" in shown.stdout
+    assert "memories to change: 1" in shown.stdout
     assert "soft_deleted → active" in shown.stdout
-    assert "--yes does it" in shown.stderr
+    assert "--yes confirms it" in shown.stderr
     dry, as_json = mnemic("undo", ops[1], *who, "--dry-run"), mnemic("undo", ops[1], *who, "--dry-run", "--json")
     assert (dry.exit_code, dry.stderr) == (0, "")
     planned = json.loads(as_json.stdout)
@@ -128,7 +128,7 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
     assert states(superuser) == {BEES: "soft_deleted", BOAT: "soft_deleted", CREW: "active"}
     prepare(clean_db, _double)
     twin = mnemic("undo", op_ids(superuser)[-2], *PERSON)
-    assert (twin.exit_code, "memories living today in the way" in twin.stdout) == (1, True)
+    assert (twin.exit_code, "memories in conflict with an active duplicate" in twin.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_what_stands_against_it_is_shown_and_refused_with_yes(
         (("undo", OP, *BLIND, "--session", "s1"), "name operations"),
         (("undo", OP, *PERSON, "--session", "s1", "--since", SINCE), "name operations"),
         (("undo", OP, *PERSON, "--refinement", OP), ": one of them"),
-        (("undo", OP, *PERSON, "--yes", "--dry-run"), "say one of them"),
-        (("undo", OP, *PERSON, "--yes"), "No such operation"),
+        (("undo", OP, *PERSON, "--yes", "--dry-run"), "exclude each other"),
+        (("undo", OP, *PERSON, "--yes"), "no operation with this id"),
         (("undo", *PERSON, "--session", "s1", "--since", SINCE[:-1]), "since: a datetime with its zone, such as"),
         (
             ("restore", "user:ana", *PERSON, "--at", SINCE[:-1]),
-            "moment: a revision of the history, or a datetime",
+            "at: a revision of the history, or a datetime",
         ),
         (("restore", "group:crew", *PERSON, "--at", "0"), "without --user"),
         (("restore", "user:ana", *BLIND, "--at", "0", "--yes", "--session", "s1"), ALONE),
         (("as-of", "group:crew", *BLIND, "--at", "0", "--group", "crew"), ALONE),
-        (("undo", OP, *PERSON, "--yes", "--actor", "keeper"), "--actor goes without --user"),
+        (("undo", OP, *PERSON, "--yes", "--actor", "keeper"), "--actor and --user exclude each other"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_says_what_to_write(
@@ -200,7 +200,7 @@ def test_a_person_sees_what_was_and_an_administrator_that_something_was(
         assert len(json.loads(mnemic("as-of", "user:ana", "--at", 3, *who, "--json").stdout)) == 1
         closed = json.loads(mnemic("as-of", "user:ana", "--at", 3, *who, "--all", "--json").stdout)
         assert len(closed) == 2
-        assert mnemic("as-of", "user:ana", "--at", 0, *who).stderr == "no memories at that moment\n"
+        assert mnemic("as-of", "user:ana", "--at", 0, *who).stderr == "no memories at that time\n"
     monkeypatch.setenv("COLUMNS", "80")  # an id stays on one line, to be copied
     lines = mnemic("as-of", "user:ana", "--at", 3, *BLIND, "--all").stdout.splitlines()
     assert [sum(item["id"] in line for line in lines) for item in closed] == [1, 1]
@@ -231,7 +231,7 @@ def file(clean_db: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 @pytest.mark.usefixtures("file")
 def test_what_is_wrong_is_named_with_exit_code_1(mnemic: Command, superuser: psycopg.Connection) -> None:
     whole = mnemic("audit", "verify", *BLIND)
-    assert (whole.exit_code, whole.stdout) == (0, "nothing is wrong\n")
+    assert (whole.exit_code, whole.stdout) == (0, "no problems\n")
     assert "without --anchors" in whole.stderr
     assert json.loads(mnemic("audit", "verify", "--json").stdout) == []
 
@@ -278,8 +278,8 @@ def test_a_persons_export_can_be_checked_and_overwrites_nothing(mnemic: Command,
     assert check_export(printed.stdout.splitlines()).own == 15
     checked = mnemic("audit", "check", file)
     assert checked.exit_code == 0
-    assert "17 rows of agent harbor; 15 of them the person's own" in checked.stdout
-    assert checked.stdout.endswith("nothing is wrong\n")
+    assert "17 rows of agent harbor; 15 of them of the person" in checked.stdout
+    assert checked.stdout.endswith("no problems\n")
     for output in (file, file.parent / "no" / "such"):
         refused = mnemic("audit", "export", *PERSON, "--output", output)
         assert (refused.exit_code, refused.stdout) == (2, "")

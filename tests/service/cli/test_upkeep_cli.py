@@ -78,7 +78,7 @@ def test_without_a_terminal_nothing_goes_without_yes(
     for what in (("erase", *PERSON, ids[0]), ("erase", *PERSON, "--everything"), PURGE):
         result, as_json = mnemic(*what), mnemic(*what, "--json")
         assert (result.exit_code, result.stdout) == (as_json.exit_code, "") == (1, "")
-        assert "--yes does it" in result.stderr
+        assert "--yes confirms it" in result.stderr
         assert json.loads(as_json.stdout) == {"erased": []}
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
 
@@ -255,7 +255,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     assert json.loads(mnemic(*REFINE, "--dry-run", "--json").stdout)["outcome"] == "planned"
     assert everything(superuser) == before
     # what a recall recommends is this command
-    recommended = mnemic("recall", *PERSON).stderr.rpartition("to compress it: ")[2]
+    recommended = mnemic("recall", *PERSON).stderr.rpartition("to refine it: ")[2]
     assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("24 tokens in 3 memories → ")
 
 
@@ -268,12 +268,12 @@ def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
     assert re.search(r"running for \d+ seconds", refused.stderr)
     assert "running\n" in mnemic("refinements", *BLIND).stdout.replace(" ", "")
     expire_leases(superuser)
-    assert "broken off" in mnemic("refinements", *PERSON).stdout
-    assert "broken off" in mnemic(*REFINE, "--dry-run").stdout
+    assert "interrupted" in mnemic("refinements", *PERSON).stdout
+    assert "interrupted" in mnemic(*REFINE, "--dry-run").stdout
     superuser.execute("update mnemic.refinements set started_at = now() - interval '2 hours'")
     result = mnemic(*REFINE, "--force")
     assert (result.exit_code, "resumed, ended: time" in result.stdout) == (1, True)
-    assert "the same command again" in result.stderr
+    assert "repeat the command" in result.stderr
     assert mnemic(*REFINE, "--force").exit_code == 0
 
 
@@ -284,7 +284,7 @@ def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
         (("refine", "user: ana", *BLIND), "user_id"),
         (("refine", "--agent", ""), "agent_id"),
         ((*REFINE, "--actor", ""), "actor_id"),
-        (("refinements", *BLIND, "--session", "s1"), "--session and --group go with --user"),
+        (("refinements", *BLIND, "--session", "s1"), "--session and --group need --user"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_names_it(mnemic: Command, words: tuple[str, ...], named: str) -> None:

@@ -129,7 +129,7 @@ def test_a_model_without_a_price_costs_nobody_knows_what(
     result = mnemic("usage", *AGENT)
     assert re.search(r"^all .*\?$", result.stdout.strip(), re.MULTILINE)
     assert "openai:gpt-agent" in result.stderr
-    assert "no model was asked" in mnemic("usage", *AGENT, "--before", "2020-01-01").stderr
+    assert "no model was used" in mnemic("usage", *AGENT, "--before", "2020-01-01").stderr
 
 
 @pytest.mark.parametrize(("cached", "cost"), [(0.1, 0.9 + 0.01 + 4), (None, 1.0 + 4)])
