@@ -1,6 +1,6 @@
-"""Work of the background: what is due across all agents, the work that failed, and the schedules of each agent.
+"""Background work: due work of all agents, failed work, and the schedules of each agent.
 
-Reads across agents return ids, times and codes. What is written belongs to one agent and goes through its transaction.
+Reads across agents return ids, times and codes. Each write belongs to one agent and uses its transaction.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class DueSchedule(NamedTuple):
 
 
 class DueRetry(NamedTuple):
-    """Work that failed and whose pause is over."""
+    """Failed work with an elapsed pause."""
 
     job: str
     agent_id: str
@@ -73,7 +73,7 @@ async def due_targets(database: Database, function: str, limit: int, **values: o
 
 
 async def due_retries(database: Database, now: datetime, limit: int) -> list[tuple[str, Target]]:
-    """Return jobs and targets that failed and whose pause is over, the longest waiting first."""
+    """Return failed jobs and targets with an elapsed pause, the longest waiting first."""
     statement: LiteralString = "select * from due_retries(%(now)s, %(most)s)"
     rows = await _rows(database, DueRetry, statement, {"now": now, "most": limit})
     return [(row.job, Target(row.agent_id, row.scope_key)) for row in rows]
@@ -152,5 +152,5 @@ async def read_session(tx: ScopedTransaction, session_id: str, settings: Setting
 
 
 async def rest_session(tx: ScopedTransaction, session_id: str, last_activity_at: datetime) -> None:
-    """Take the session out of the sweep, unless something was said since it was read."""
+    """Remove the session from the sweep, unless it has newer messages than when it was read."""
     await tx.execute(_SQL["rest_session"], {"session_id": session_id, "last_activity_at": last_activity_at})

@@ -114,7 +114,7 @@ async def agents_to_move(database: Database, agent_id: str | None, model: str) -
 
 
 async def searched_model(tx: ScopedTransaction, model: str, previous: str) -> str | None:
-    """Return the former embedder whose vectors are searched; None if the agent has none, or has been moved.
+    """Return the former embedder if its vectors are searched; None if the agent has none, or has been moved.
 
     Args:
         tx: of the agent.
@@ -139,14 +139,14 @@ async def claim_for_move(tx: ScopedTransaction, model: str, after: ClaimedEntry,
 
 
 async def texts_of(tx: ScopedTransaction, claimed: Sequence[ClaimedEntry]) -> list[PendingText]:
-    """Return what was indexed of the entries of the visible scope keys."""
+    """Return the indexed texts of entries of the visible scope keys."""
     return await _texts(tx, claimed)
 
 
 async def stage(
     tx: ScopedTransaction, texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], *, model: str
 ) -> int:
-    """Store vectors beside those that are searched, and return their number; arguments as of `fill`."""
+    """Store vectors in addition to those that are searched, and return their number; arguments as of `fill`."""
     rows = await tx.tuples(_SQL["stage"], _filling(texts, vectors, model))
     return sum(is_filled for (is_filled,) in rows)
 

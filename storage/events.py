@@ -1,4 +1,4 @@
-"""Events of the service, and counts of what it did: by agent, by tenant, and of the whole database."""
+"""Events of the service, and counts of its activity: by agent, by tenant, and of the whole database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Users about whom insights are due, their recent messages, and the time of their last insights."""
+"""Insights about users: recent messages, and the time of the last insights."""
 
 from typing import NamedTuple
 from uuid import UUID

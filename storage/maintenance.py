@@ -1,4 +1,4 @@
-"""An agent's maintenance: records of its runs, memories whose time is over, and threads that are no longer used."""
+"""An agent's maintenance: records of its runs, expired memories, and unused threads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ class ExpiryRule(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A memory whose time is over."""
+    """An expired memory."""
 
     id: UUID
     #: Whether its `valid_until` has passed; False if it was not used.
@@ -48,7 +48,7 @@ async def begin_run(tx: ScopedTransaction, run_id: UUID, *, is_dry_run: bool) ->
 async def note_step(
     tx: ScopedTransaction, run_id: UUID, counts: Mapping[str, int], spent: Sequence[StepUsage], failed: Sequence[str]
 ) -> None:
-    """Add what one step of a run did to its record."""
+    """Add the results of one step to the record of a run."""
     values = {"run_id": run_id, "counts": Jsonb(dict(counts)), "spent": Jsonb([*spent]), "failed": [*failed]}
     await tx.execute(_SQL["note_step"], values)
 
@@ -70,12 +70,12 @@ def _with_usage(run: MaintenanceRun) -> MaintenanceRun:
 
 
 async def find_expired(tx: ScopedTransaction, rule: ExpiryRule, limit: int) -> list[Expired]:
-    """Return the memories of the whole agent whose time is over."""
+    """Return the expired memories of the whole agent."""
     return [Expired(*row) for row in await tx.call("expired_memories", _as_json(rule), limit)]
 
 
 async def expire(tx: ScopedTransaction, rule: ExpiryRule, run_id: UUID) -> list[Expired]:
-    """Soft-delete a batch of the memories whose time is over, in an operation of the run; return them."""
+    """Soft-delete a batch of expired memories in an operation of the run; return them."""
     rows = await tx.call_with_head("expire_memories", _as_json(rule), run_id, uuid4(), tx.identity.actor, BATCH)
     return [Expired(*row) for row in rows]
 

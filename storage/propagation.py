@@ -61,10 +61,10 @@ async def read_shareable(tx: ScopedTransaction, ids: Sequence[UUID], personal: I
 
 async def typed_messages(tx: ScopedTransaction, ids: Sequence[UUID]) -> Mapping[UUID, list[Message]]:
     """Return the visible messages of users that each of these memories rests on, also through merges."""
-    found: dict[UUID, list[Message]] = defaultdict(list)
+    by_memory: dict[UUID, list[Message]] = defaultdict(list)
     for row in await tx.rows(dict, _SQL["messages"], {"ids": list(ids)}):
-        found[row.pop("memory_id")].append(Message(**row))
-    return found
+        by_memory[row.pop("memory_id")].append(Message(**row))
+    return by_memory
 
 
 async def session_groups(tx: ScopedTransaction, sessions: Iterable[str], user_id: str) -> dict[str, str]:
@@ -115,10 +115,10 @@ async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
 
 
 async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
-    """Return the copies in a scope key whose source no longer holds, or has become private."""
+    """Return the copies in a scope key with a source that is closed or private."""
     return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", tx.stored_key(key))]
 
 
 async def reactivate_after_withdrawal(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:
-    """Put in force what copies had replaced that the open operation has withdrawn."""
+    """Reactivate the memories that copies had replaced; the open operation has withdrawn the copies."""
     await tx.call_with_head("reactivate_after_withdrawal", list(copies))

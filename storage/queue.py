@@ -1,6 +1,6 @@
 """The queue of background jobs: procrastinate on tables of its own in the same database, through a small pool.
 
-A job in the queue is a wake-up: which job, which agent, which scope key. What there is to do is read when it runs, so
+A job in the queue is a wake-up: job, agent and scope key. Its work is read when it runs, so
 that a lost wake-up costs a minute and a doubled one nothing.
 """
 
@@ -167,7 +167,7 @@ class JobQueue:
     async def _work_until_lost(self, at_once: int) -> None:
         from procrastinate.worker import Worker
 
-        worker: Any = Worker(  # whose methods are not typed
+        worker: Any = Worker(  # its methods are not typed
             self._app,
             concurrency=at_once,
             fetch_job_polling_interval=self._pace.poll,
@@ -208,7 +208,7 @@ class JobQueue:
 
 @asynccontextmanager
 async def open_queue(database: Database, pace: Pace = PACE) -> AsyncIterator[JobQueue]:
-    """Open the queue of a database, with two connections at most beside one that listens.
+    """Open the queue of a database, with at most two connections and one that listens.
 
     Raises:
         DatabaseUnavailableError: The database cannot be reached.

@@ -1,4 +1,4 @@
-"""The Postgres programs: where they are, whom they run as, and a copy for an account that cannot reach them."""
+"""The Postgres programs: their directory, their account, and a copy for an account without access to them."""
 
 import importlib.util
 import os
@@ -24,15 +24,15 @@ _OLDEST_MAJOR = 15
 _SHELL_CHARACTERS = frozenset('"\\$`')
 #: Accounts that root hands the server to, in this order: Postgres refuses to run as root. No account is ever created.
 _UNPRIVILEGED = ("postgres", "nobody")
-#: All that the server inherits of the environment. The rest stays out: PG* variables would change its behaviour, and
-#: keys of model providers could be read from SQL through /proc.
+#: Variables that the server inherits from the environment. Others are left out: PG* variables would change its
+#: behaviour, and keys of model providers could be read from SQL through /proc.
 _INHERITED = ("PATH", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _TOOL_SECONDS = 900  # initdb takes 1 to 4 s on a busy disk; only one that hangs gets near this
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """Whom the server runs as; `switched` when this process is root and has to become that account first."""
+class ServerAccount:
+    """The account of the server; `switched` if this process is root and has to change to that account."""
 
     name: str
     uid: int
@@ -41,29 +41,42 @@ class Coverage:
 
     @property
     def process_options(self) -> dict[str, Any]:
-        """How `subprocess` starts a program as this account, with none of root's groups and messages in English."""
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {"LC_ALL": "C"}
-        switch = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switched else {}
-        return {"stdin": subprocess.DEVNULL, "cwd": "/", "env": environment, **switch}
+        """Options of `subprocess` for a program of this account, without root's groups and with English messages."""
+        environment = {"LC_ALL": "C"}
+        for name in _INHERITED:
+            if name in os.environ:
+                environment[name] = os.environ[name]
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "cwd": "/", "env": environment}
+        if self.switched:
+            options |= {"user": self.uid, "group": self.gid, "extra_groups": []}
+        return options
 
     def closed_on_the_way(self, path: Path) -> Path | None:
-        """The outermost directory above `path` that this account cannot enter, by its mode.
+        """Return the outermost directory above `path` that this account cannot enter, by its mode.
 
-        Where no account is switched to, the system call itself will tell.
+        Without a change of the account, the system call itself fails.
         """
-        for directory in reversed(path.parents) if self.switched else ():
-            status = directory.stat()
-            owned = 0o100 if status.st_uid == self.uid else 0o010 if status.st_gid == self.gid else 0o001
-            if not status.st_mode & owned:
+        if not self.switched:
+            return None
+        for directory in reversed(path.parents):
+            if not self._may_enter(directory):
                 return directory
         return None
 
+    def _may_enter(self, directory: Path) -> bool:
+        status = directory.stat()
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & 0o100)
+        if status.st_gid == self.gid:
+            return bool(status.st_mode & 0o010)
+        return bool(status.st_mode & 0o001)
+
     def run(self, argv: Sequence[str | Path]) -> str:
-        """Run one of the server's tools to its end and return what it printed."""
+        """Run one of the server's tools to its end and return its output."""
         tool = Path(argv[0]).name
         try:
             done: subprocess.CompletedProcess[str] = subprocess.run(  # noqa: S603 - our own argument list, no shell
-                [str(word) for word in argv],
+                list(map(str, argv)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -80,14 +93,14 @@ class Coverage:
         return done.stdout
 
 
-def server_account(data: Path) -> Coverage:
-    """This process's own account; for root the owner of the existing data, else the first unprivileged one there is."""
+def server_account(data: Path) -> ServerAccount:
+    """Return this process's account; for root the owner of the existing data, or the first unprivileged account."""
     uid = os.geteuid()
     owner = uid or (data.stat().st_uid if data.exists() else 0)
     for known in (owner,) if owner else _UNPRIVILEGED:
         with suppress(KeyError):
             entry = pwd.getpwnam(known) if isinstance(known, str) else pwd.getpwuid(known)
-            return Coverage(entry.pw_name, entry.pw_uid, os.getegid() if uid else entry.pw_gid, switched=not uid)
+            return ServerAccount(entry.pw_name, entry.pw_uid, os.getegid() if uid else entry.pw_gid, switched=not uid)
     if uid:
         raise EmbeddedPostgresError(
             f"User id {uid} has no entry in the user database, which Postgres needs: add one to /etc/passwd "
@@ -100,7 +113,7 @@ def server_account(data: Path) -> Coverage:
 
 
 def find_binaries() -> Path:
-    """The directory of the Postgres programs."""
+    """Return the directory of the Postgres programs."""
     if named := os.environ.get(BINARIES_VARIABLE):
         directory = Path(named).expanduser().resolve()
         if all((directory / program).is_file() for program in ("postgres", "initdb")):
@@ -119,8 +132,8 @@ def find_binaries() -> Path:
     )
 
 
-def major_version(binaries: Path, account: Coverage) -> int:
-    """The major version of the programs, which a data directory belongs to."""
+def major_version(binaries: Path, account: ServerAccount) -> int:
+    """Return the major version of the programs, which has to match the data directory."""
     printed = account.run([binaries / "postgres", "-V"])
     found = re.search(r"\(PostgreSQL\) (\d+)", printed)
     major = int(found.group(1)) if found else 0
@@ -132,8 +145,8 @@ def major_version(binaries: Path, account: Coverage) -> int:
     return major
 
 
-def reachable_binaries(binaries: Path, base: Path, account: Coverage) -> Path:
-    """`binaries`, or a copy of them (31 MB) below `base` where the account cannot reach them.
+def reachable_binaries(binaries: Path, base: Path, account: ServerAccount) -> Path:
+    """Return `binaries`, or a copy of them (31 MB) below `base` if the account cannot reach them.
 
     That is a virtual environment below /root, which is closed to everyone else. Opening its directories instead would
     expose root's files. Copies of earlier versions are removed; call it only while no server runs.
@@ -164,5 +177,7 @@ def _copy_installation(installation: Path, target: Path) -> None:
         if part.is_dir():
             shutil.copytree(part, target / part.relative_to(package.parent), symlinks=True, ignore=unneeded)
     for path in (target, *target.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+        if path.is_symlink():
+            continue
+        is_executable = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o755 if is_executable else 0o644)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from mnemic.state.errors import EmbeddedPostgresError
 from mnemic.state.files import open_private
-from mnemic.storage.embedded.binaries import Coverage
+from mnemic.storage.embedded.binaries import ServerAccount
 
 #: Only names the socket file: the server has no TCP port.
 PORT = 5432
@@ -53,7 +53,7 @@ def exclusive(path: Path) -> Iterator[int]:
 
 
 def close_last(descriptor: int) -> bool:
-    """Close a descriptor of a lock; whether nobody else holds the lock."""
+    """Close a descriptor of a lock; return whether no other process holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -64,7 +64,7 @@ def close_last(descriptor: int) -> bool:
 
 
 class _PidFile(NamedTuple):
-    """What a server has noted in postmaster.pid. It may be a dead one's: the number can belong to anybody by now."""
+    """Content of postmaster.pid. The server may be dead, and its number may belong to any other process."""
 
     pid: int
     socket_dir: Path | None
@@ -87,7 +87,7 @@ class Postmaster:
         self._child: int | None = None
 
     def noted(self) -> _PidFile | None:
-        """What postmaster.pid says; None when there is no file or it is not complete yet."""
+        """Return the content of postmaster.pid; None if there is no file or it is incomplete."""
         try:
             written = (self.data / "postmaster.pid").read_text(errors="replace").split("\n")
             lines = [*written, *[""] * 8]  # of a server that starts, the last ones are still to come
@@ -96,7 +96,7 @@ class Postmaster:
             return None
 
     def await_ready(self) -> Path | None:
-        """Wait for a server that starts or stops; its socket directory when it is ready, None when there is none."""
+        """Wait for a server that starts or stops; return its socket directory once it is ready, else None."""
         begun = heard = time.monotonic()
         while (now := time.monotonic()) < begun + _START_SECONDS:
             noted = self.noted()
@@ -117,7 +117,7 @@ class Postmaster:
             f"{self._logged_since(0)}"
         )
 
-    def boot(self, binaries: Path, account: Coverage, socket_dir: Path, settings: Mapping[str, str]) -> None:
+    def boot(self, binaries: Path, account: ServerAccount, socket_dir: Path, settings: Mapping[str, str]) -> None:
         """Start the server and wait until it is ready."""
         if self._log.exists() and self._log.stat().st_size > _LOG_BYTES:
             self._log.replace(self._log.with_suffix(".log.1"))
@@ -126,7 +126,7 @@ class Postmaster:
             options = {
                 "logging_collector": "off",
                 **settings,
-                "listen_addresses": "",  # from here on what makes it private, so that no setting says otherwise
+                "listen_addresses": "",  # the options from here on keep it private, so they override the settings
                 "port": str(PORT),
                 "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),
                 "unix_socket_permissions": "0700",
@@ -143,13 +143,13 @@ class Postmaster:
             self._reap()
             raise EmbeddedPostgresError(f"PostgreSQL did not start; its log says:\n{self._logged_since(log_start)}")
 
-    def _spawn(self, argv: list[str], account: Coverage, log: int) -> int:
+    def _spawn(self, argv: list[str], account: ServerAccount, log: int) -> int:
         self._reap()  # one that was killed
         options = account.process_options
         if noted := self.noted():
-            # Nothing of that server is left, as the lock says. Postgres takes the number in this variable for its own
-            # and so ignores it in the lock file, which need not be deleted; a server that lives all the same is still
-            # noticed by its shared memory.
+            # The lock is free, so nothing of that server is left. Postgres takes the number in this variable for its
+            # own and ignores it in the lock file, which need not be deleted. A live server is noticed
+            # by its shared memory.
             options["env"]["PG_GRANDPARENT_PID"] = str(noted.pid)
         with exclusive(self._lock) as lock:
             # Ctrl-C in the starter's terminal is not meant for the other users' server, hence the new session
@@ -160,14 +160,14 @@ class Postmaster:
         return child.pid
 
     def _reap(self) -> None:
-        """Lets the system forget a server of this process that has ended."""
+        """Reap a server of this process that has ended."""
         if self._child and self._is_gone():
             with suppress(ChildProcessError):  # a fork has its parent's number
                 os.waitpid(self._child, 0)  # its files are closed already, so this is a matter of milliseconds
             self._child = None
 
     def stop(self) -> bool:
-        """Stop the server; True when nothing of it is left. A slow shutdown is no error, it ends by itself."""
+        """Stop the server; return whether nothing of it is left. A slow shutdown is no error and ends by itself."""
         noted = self.noted()
         if noted and noted.socket_dir and _listener(noted.socket_dir) in (noted.pid, 0):
             with suppress(ProcessLookupError):
@@ -186,8 +186,8 @@ class Postmaster:
         return self._log.read_bytes()[start:][-2000:].decode(errors="replace").strip()
 
 
-def private_socket_dir(base: Path, account: Coverage) -> Path:
-    """A directory for the socket that only the account can enter: whoever reaches the socket is let in.
+def private_socket_dir(base: Path, account: ServerAccount) -> Path:
+    """Return a directory for the socket that only the account can enter: the socket admits every process.
 
     It lies in `base`, or in the temporary directory where the path cannot be a socket's.
     """
@@ -216,15 +216,15 @@ def private_socket_dir(base: Path, account: Coverage) -> Path:
 
 
 def is_listening(directory: Path | None) -> bool:
-    """Whether a server accepts connections there: the one proof of life that no stale file can fake."""
+    """Return whether a server accepts connections there; no stale file can imitate that."""
     return directory is not None and _listener(directory) is not None
 
 
 def _listener(directory: Path) -> int | None:
-    """The listening process's number as seen from here, or None.
+    """Return the number of the listening process as seen from this one, or None.
 
-    A server in another container may share the directory, while its number means another process here: -1 stands for
-    one that cannot be seen. It is 0 where the system does not tell (macOS, which has no containers to mistake).
+    A server in another container may share the directory, while its number means another process here: -1 is the
+    number of an invisible process. It is 0 on macOS, which reports no number and has no containers.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_PROBE_SECONDS)

@@ -18,7 +18,13 @@ from typing import Self
 from psycopg.conninfo import make_conninfo
 
 from mnemic.state.errors import EmbeddedPostgresError
-from mnemic.storage.embedded.binaries import Coverage, find_binaries, major_version, reachable_binaries, server_account
+from mnemic.storage.embedded.binaries import (
+    ServerAccount,
+    find_binaries,
+    major_version,
+    reachable_binaries,
+    server_account,
+)
 from mnemic.storage.embedded.postmaster import (
     PORT,
     Postmaster,
@@ -32,13 +38,13 @@ from mnemic.storage.embedded.postmaster import (
 _LINUX = sys.platform == "linux"
 #: After a crash, sync the file system at once and not file by file: 0.26 s where it took 3.6 s.
 _RECOVERY = {"recovery_init_sync_method": "syncfs"} if _LINUX else {}
-#: Full-text search asks the C library what a letter is, not Postgres' own provider: under plain "C" every sign beyond
+#: Full-text search classifies letters by the C library, not by Postgres' own provider: under "C" every sign beyond
 #: ASCII is one. macOS may lack the first of these.
 _LETTERS = "C.UTF-8" if _LINUX else "en_US.UTF-8"
 
 
 def default_data_dir() -> Path:
-    """Where the server keeps its data unless told otherwise.
+    """Return the default directory of the server's data.
 
     For root it is the system's place, not /root: the account that the server runs under has to reach it.
     """
@@ -62,7 +68,7 @@ class EmbeddedPostgres:
     def __init__(self, base: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.base = base.expanduser().resolve()
         self._settings = {**_RECOVERY, **(settings or {})}
-        #: A descriptor that is locked as one of many users', and whose it is; a forked child takes its own.
+        #: A descriptor with a shared lock, and the process that holds it; a forked child opens its own.
         self._share, self._holder = -1, 0
         self._control_lock = self.base / "control.lock"
         self._postmaster = Postmaster(self.base)
@@ -93,10 +99,10 @@ class EmbeddedPostgres:
             if not self._is_user:
                 raise EmbeddedPostgresError("The embedded Postgres server is not in use here: call start() first.")
             ready = self._postmaster.await_ready()
-            if not ready and self._postmaster.noted() is None:  # it takes the file away when told to stop
+            if not ready and self._postmaster.noted() is None:  # a shutdown removes the file
                 raise EmbeddedPostgresError(
-                    "The embedded Postgres server was shut down by somebody: it starts with the next program that "
-                    "opens it."
+                    "The embedded Postgres server was shut down by another process: it starts with the next program "
+                    "that opens it."
                 )
             self._socket_dir = ready or self._boot(server_account(self._postmaster.data))
 
@@ -104,7 +110,7 @@ class EmbeddedPostgres:
         """Leave the server; True when this was its last user and it is down now, False when it goes on."""
         if not self._is_user:
             return False
-        if not self.base.exists():  # a server whose files are gone ends by itself within a minute
+        if not self.base.exists():  # without its files a server ends by itself within a minute
             self._leave()
             return False
         with exclusive(self._control_lock):
@@ -116,7 +122,7 @@ class EmbeddedPostgres:
             return stopped
 
     def dsn(self, user: str = "postgres", dbname: str = "postgres") -> str:
-        """Connection string for libpq. There is no password: the socket's directory is open to its owner alone."""
+        """Return a connection string for libpq, without a password: only its owner can enter the socket's directory."""
         if self._socket_dir is None:
             raise EmbeddedPostgresError("The embedded Postgres server has not been started: call start() first.")
         return make_conninfo(host=str(self._socket_dir), port=PORT, user=user, dbname=dbname)
@@ -152,12 +158,12 @@ class EmbeddedPostgres:
         atexit.register(self.stop)
 
     def _leave(self) -> bool:
-        """Gives this process's share up; whether nobody else has one now."""
+        """Close this process's share; return whether no other process has one."""
         atexit.unregister(self.stop)
         self._socket_dir, self._holder = None, 0
         return close_last(self._share)
 
-    def _boot(self, account: Coverage) -> Path:
+    def _boot(self, account: ServerAccount) -> Path:
         programs = reachable_binaries(find_binaries(), self.base, account)
         _ensure_cluster(self._postmaster.data, programs, account)
         socket_dir = private_socket_dir(self.base, account)
@@ -165,7 +171,7 @@ class EmbeddedPostgres:
         return socket_dir
 
 
-def _prepare_base(base: Path, account: Coverage) -> None:
+def _prepare_base(base: Path, account: ServerAccount) -> None:
     """Make the directory that everything lies in, and see to it that the account can enter it.
 
     As root it stays root's own with mode 0711, so that the account can neither swap the lock files nor the copied
@@ -188,7 +194,7 @@ def _prepare_base(base: Path, account: Coverage) -> None:
         )
 
 
-def _ensure_cluster(data: Path, programs: Path, account: Coverage) -> None:
+def _ensure_cluster(data: Path, programs: Path, account: ServerAccount) -> None:
     """Make the data directory unless it is there; refuse one of another major version."""
     major = major_version(programs, account)
     version = data / "PG_VERSION"

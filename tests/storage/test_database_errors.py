@@ -174,7 +174,7 @@ async def test_a_write_on_a_server_that_freezes_is_an_error_of_ours(fresh_db: Cl
                     await scopes.agent_settings(tx)
 
             async with asyncio.timeout(FOREVER):
-                with pytest.raises(DatabaseUnavailableError, match="does not answer"):
+                with pytest.raises(DatabaseUnavailableError, match="does not respond"):
                     await db.write(ANA, act)
         async with db.transaction(ANA) as tx:
             assert await scopes.agent_settings(tx) in (({}, {"rag": False}) if last else ({},))
