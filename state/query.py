@@ -1,6 +1,4 @@
-"""One request to an agent's memory, the same as tool, method and command; what a search brings before ranking; and what
-memories went through since a session was last told of it.
-"""
+"""Requests to an agent's memory, the same for tool, method and command; candidates of a search; announced changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +14,17 @@ from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Scope
 from mnemic.state.kinds import ChangeEvent, Kind, ResultKind, Role, SearchType, State
 
-#: Memories a search returns at most; a tool's default, which a model reads, and a method's.
-MAX_TOP_K = 100
-TOOL_TOP_K = 3
-METHOD_TOP_K = 10
-MAX_BUDGET_TOKENS = 8192
-_SHORT = 128
+#: Maximum number of results of a search, and the defaults of a tool, which a model reads, and of a method.
+MAX_TOP_K: Final = 100
+TOOL_TOP_K: Final = 3
+METHOD_TOP_K: Final = 10
+MAX_BUDGET_TOKENS: Final = 8192
+_MAX_ID_LENGTH: Final = 128
 
 
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
-Id = Annotated[StrictStr, Field(min_length=1, max_length=_SHORT)]
+Id = Annotated[StrictStr, Field(min_length=1, max_length=_MAX_ID_LENGTH)]
+_Name = Annotated[StrictStr, Field(max_length=_MAX_ID_LENGTH)]
 BudgetTokens = Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)]
 
 
@@ -36,63 +35,63 @@ class _Part(BaseModel):
 
 
 class MemoryFilters(_Part):
-    """What narrows a request. A filter never widens: a foreign id finds what an unknown one finds, nothing."""
+    """Filters of a request. A filter never widens it: a foreign id has no results, as an unknown one."""
 
     #: Memories of this user's scope, or about this user.
     user_id: Id | None = None
     agent_id: Id | None = None
-    #: The graph run that stored it.
+    #: Run of the graph that stored it.
     run_id: Id | None = None
-    #: Who acted when it was stored; of a message, whose words they are.
+    #: Actor that stored a memory; speaker of a message.
     actor_id: Id | None = None
-    #: The role that stored it; of a message, its speaker's (user, assistant, tool, other, attachment).
+    #: Role that stored a memory; role of a message's speaker (user, assistant, tool, other, attachment).
     role: Id | None = None
     pinned: StrictBool | None = None
     #: 1 to 5; a message counts as 2.
     importance_min: Importance | None = None
     importance_max: Importance | None = None
-    #: Of a message, when it was said. From the one, before the other. Without an
-    #: offset they are local times of the person; a day alone begins at midnight.
+    #: Bounds of the last change of a memory, or of the time of a message: not before the first, and before the second.
+    #: Without an offset they are local times of the person; a day alone begins at midnight.
     updated_after: datetime | None = None
     updated_before: datetime | None = None
 
     def in_zone(self, zone: tzinfo) -> Self:
         """Return the filters with their local times in this time zone."""
-        times = {"updated_after": self.updated_after, "updated_before": self.updated_before}
-        local = {name: time.replace(tzinfo=zone) for name, time in times.items() if time and time.utcoffset() is None}
+        local: dict[str, datetime] = {}
+        for name in ("updated_after", "updated_before"):
+            time: datetime | None = getattr(self, name)
+            if time and time.utcoffset() is None:
+                local[name] = time.replace(tzinfo=zone)
         return self.model_copy(update=local)
 
 
 class MemoryQuery(_Part):
-    """A request: what is looked for, where, and how much of it is wanted."""
+    """A request: a question, with filters and limits of the results."""
 
     query: Annotated[StrictStr, Field(min_length=1, max_length=4000), WHOLE_CHARACTERS]
-    #: None: every category the asking role may read; an empty list finds nothing.
-    categories: (
-        Annotated[tuple[Annotated[StrictStr, Field(max_length=_SHORT)], ...], Field(max_length=64, fail_fast=True)]
-        | None
-    ) = None
+    #: None for every category that the role may read; an empty list has no results.
+    categories: Annotated[tuple[_Name, ...], Field(max_length=64, fail_fast=True)] | None = None
     filters: MemoryFilters = Field(default_factory=MemoryFilters)
-    #: None: every scope of the identity.
+    #: None for every scope of the identity.
     scopes: Annotated[tuple[Scope, ...], Field(max_length=4, fail_fast=True)] | None = None
     search_type: SearchType = "hybrid"
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, strict=True)] = TOOL_TOP_K
-    #: The least cosine similarity of a result; one without a vector is left out.
+    #: Minimum cosine similarity of a result; one without a vector is left out.
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     returns: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
-    #: Tokens the results' texts may take.
+    #: Maximum number of tokens of the results' lines.
     budget_tokens: BudgetTokens | None = None
 
 
 class Candidate(NamedTuple):
-    """What the search statement brings of one memory or message."""
+    """One memory or message that a search found, before ranking."""
 
     id: UUID
     kind: ResultKind
     category: str
     scope_key: str
     subject: str
-    #: Who it is about, or who said it.
+    #: User that a memory is about; speaker of a message.
     user_id: str | None
     content: str
     dated: datetime
@@ -103,27 +102,27 @@ class Candidate(NamedTuple):
     state: State
     created_at: datetime
     updated_at: datetime
-    #: Of a memory, who brought it; None if several did.
+    #: Author of a memory; None if it has several.
     author: str | None
-    #: Of a message, its number in its session.
+    #: Number of a message in its session.
     place: int | None
     text: float | None
     similarity: float | None
-    #: Both in one figure from 0 to 1; None: no candidate, but related to one.
+    #: Both in one figure from 0 to 1; None for a memory that is only related to a candidate.
     fused: float | None
-    #: The messages a fact was formed from, as far as they are visible; asked for where messages are candidates.
+    #: Visible messages that a fact was formed from; None if no message is a candidate.
     sources: Sequence[UUID] | None
-    #: The memories that it replaced, as far as they are visible.
+    #: Visible memories that it replaced.
     supersedes: Sequence[UUID] = ()
     #: Role of a message.
     role: Role | None = None
-    #: Of a memory, the typed sentence that it rests on.
+    #: Typed sentence that a memory rests on.
     said: str | None = None
-    #: Of a message in several pieces, the number of the one that fits the question best.
+    #: Number of the piece of a message that fits the question best.
     piece: int = 0
 
 
-#: Of a candidate: what it is related to, and how strongly.
+#: Memories related to a candidate, each with the strength of the relation, by the candidate's id.
 Links = Mapping[UUID, Sequence[tuple[UUID, float]]]
 
 
@@ -159,14 +158,14 @@ class Change(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A memory that changed, or took another's place, as it is now."""
+    """Current state of a memory that changed or took another's place."""
 
     state: State
     category: str
     importance: int
     #: The beginning of its content.
     beginning: str
-    #: What superseded it, or took it in.
+    #: Memory that superseded or absorbed it.
     successor: UUID | None
     scope_key: str = ""
     kind: Kind | None = None
@@ -176,38 +175,38 @@ class Known(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The text as far as it is known here."""
+        """Beginning of the content."""
         return self.beginning
 
 
 class Changes(NamedTuple):
-    """What happened in the visible scope keys between two seqs of the agent's history."""
+    """Changes in the visible scope keys between two revisions of the agent's history."""
 
-    #: Up to where the session was told before; None: it has never been told, so nothing is announced to it.
+    #: Revision of the session's last recall; None for a first recall, which announces nothing.
     since: int | None
-    #: Up to where it will have been told.
+    #: Revision up to which this recall announces changes.
     revision: int
     #: Oldest first.
     changes: tuple[Change, ...] = ()
-    #: What they happened to, and what took its place, where it may be seen.
+    #: Visible memories among the changed ones and those that took their places.
     known: Mapping[UUID, Known] = MappingProxyType({})
-    #: Those of the changed memories that the session has shown; None without a session.
+    #: Changed memories that the session has shown; None without a session.
     shown: frozenset[UUID] | None = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bullet:
-    """What became of one memory."""
+    """Announcement of the changes of one memory."""
 
     sign: Sign
     category: str
-    #: What the memory says, cut short; empty where that may not be said.
+    #: Beginning of the memory's content; empty if the reader may not see it.
     text: str
-    #: Memories that it has taken in.
+    #: Number of memories that it absorbed.
     combined: int = 0
-    #: 1 to 5; None: that may not be said either.
+    #: 1 to 5; None if the reader may not see the content.
     importance: int | None = None
-    #: Of a shared memory; None if it has no single author.
+    #: Attribution of a shared memory; None if it has no single author.
     attribution: Attribution | None = None
     #: Kind of a removed memory, whose text is not shown.
     kind: Kind | None = None
@@ -217,14 +216,16 @@ class Bullet:
         """The text, or the kind of a removed memory."""
         if self.text:
             return self.text
-        return f"{self.kind} that was shown before" if self.kind else "a memory whose words are not shown"
+        if self.kind:
+            return f"{self.kind} that was shown before"
+        return "a memory whose words are not shown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Updates:
-    """What happened to the memories that somebody sees."""
+    """Changes of the memories that a user may see."""
 
-    #: Up to where it is told; ask from here on the next time.
+    #: Revision up to which changes are listed: the start of the next request.
     revision: int
     #: The most important first.
     bullets: tuple[Bullet, ...]
@@ -232,12 +233,12 @@ class Updates:
 
 @dataclass(frozen=True, kw_only=True)
 class Delta:
-    """The delta header: what an agent is told before everything else."""
+    """The delta header, which precedes everything else in a context."""
 
     since: int
-    #: The most important.
+    #: Bullets of the most important changes.
     bullets: tuple[Bullet, ...]
-    #: How many there would be of all memories that changed.
+    #: Number of bullets for all changed memories.
     total: int
     #: Changes behind all of them, oldest first.
     changes: tuple[Change, ...] = ()

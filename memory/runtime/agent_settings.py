@@ -1,9 +1,9 @@
-"""What an agent and its scope keys override of the settings."""
+"""Settings that an agent and its scope keys override."""
 
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -17,10 +17,11 @@ from mnemic.state.settings import Settings
 from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
-_OF_REFINEMENT = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
-MAX_NUMBER = 100_000
-#: A name stands in one line among others; the ids it stands for may be as long.
-MAX_NAME_BYTES = 128
+_REFINEMENT_TOKENS: Final = frozenset({"refinement_budget_tokens", "refinement_target_tokens"})
+#: Maximum of a threshold and of a word limit.
+MAX_NUMBER: Final = 100_000
+#: Maximum size of a name, in bytes of UTF-8: as long as the ids that it replaces in a line.
+MAX_NAME_BYTES: Final = 128
 
 
 def _name(text: str) -> str:
@@ -44,24 +45,25 @@ class _Overrides(BaseModel):
 
 
 async def configure_agent(resources: Resources, identity: Identity, overrides: dict[str, Any]) -> None:
-    """Adds to what the agent overrides; None takes a value back.
+    """Override settings of the agent; None removes an override. Nothing is written if it raises.
 
     Raises:
-        ConfigurationError: a name may not be overridden, or the values do not fit; nothing was written.
+        ConfigurationError: if a setting may not be overridden, or the values do not fit.
     """
-    if named := overrides.get("agent_model"):
-        own_model = resources.models.with_settings(resources.settings.overridden({"agent_model": named}))
-        await asyncio.to_thread(own_model.require_packages)
+    agent_model = overrides.get("agent_model")
+    if agent_model:
+        models = resources.models.with_settings(resources.settings.overridden({"agent_model": agent_model}))
+        await asyncio.to_thread(models.require_packages)
 
-    async def act(scoped: ScopedTransaction) -> None:
-        given = {**await scopes.lock_agent(scoped), **overrides}
-        settings = resources.settings.overridden(given)
-        if overrides.keys() & _OF_REFINEMENT:
+    async def configure(tx: ScopedTransaction) -> None:
+        merged = {**await scopes.lock_agent(tx), **overrides}
+        settings = resources.settings.overridden(merged)
+        if not _REFINEMENT_TOKENS.isdisjoint(overrides):
             settings.require_target_within_budget()
-        own = {name for name, value in given.items() if value is not None}
-        await scopes.configure_agent(scoped, settings.model_dump(mode="json", include=own))
+        names = {name for name, value in merged.items() if value is not None}
+        await scopes.configure_agent(tx, settings.model_dump(mode="json", include=names))
 
-    await resources.database.write(identity, act)
+    await resources.database.write(identity, configure)
 
 
 async def assign_tenant(resources: Resources, identity: Identity, tenant_id: str) -> None:
@@ -70,9 +72,9 @@ async def assign_tenant(resources: Resources, identity: Identity, tenant_id: str
 
 
 async def agent_settings(resources: Resources, identity: Identity) -> Settings:
-    """The settings in force for the identity's agent."""
-    async with resources.database.transaction(identity) as scoped:
-        return resources.settings.overridden(await scopes.agent_settings(scoped))
+    """Return the settings of the identity's agent, with its overrides."""
+    async with resources.database.transaction(identity) as tx:
+        return resources.settings.overridden(await scopes.agent_settings(tx))
 
 
 async def configure_scope(resources: Resources, identity: Identity, scope_key: str, changes: ScopeChanges) -> None:

@@ -29,7 +29,7 @@ PLAINLY = RankingContext(names=frozenset(), self_id=None, top_k=10, rag_lengths=
 
 def candidate(number: int, **changes: Any) -> Candidate:
     given: dict[str, Any] = dict.fromkeys(Candidate._fields)
-    given |= {"item_id": uuid.UUID(int=number), "content": f"fact {number}", "kind": "fact", "category": "profile"}
+    given |= {"id": uuid.UUID(int=number), "content": f"fact {number}", "kind": "fact", "category": "profile"}
     given |= {"scope_key": "user:ana", "subject": "Ana", "dated": DAY, "importance": 2, "similarity": 0.5, "fused": 0.5}
     return Candidate(**{**given, **changes})
 
