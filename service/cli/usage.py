@@ -1,9 +1,9 @@
 """The command `usage`: tokens and their costs; and the line with the usage of a command."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from itertools import groupby
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -36,47 +36,59 @@ async def usage(
     if not set(keys) <= set(_KEYS):
         raise InvalidInputError(f"--by is one of {', '.join(_KEYS)}")
     async with open_memory() as memory:
-        who = Identity(agent_id=agent)
-        days = [day.date() if day else None for day in (since, before)]
-        found = await memory.usage.tokens(who, since=days[0], before=days[1])
-    report(found, table(_rows(found, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was used")
-    if unpriced := sorted({used.model for used in found if used.cost is None}):
+        rows = await memory.usage.tokens(Identity(agent_id=agent), since=_date(since), before=_date(before))
+    report(rows, table(_table_rows(rows, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was used")
+    if unpriced := sorted({row.model for row in rows if row.cost is None}):
         say(f"without a price in MNEMIC_MODEL_PRICES: {', '.join(unpriced)}")
 
 
-def _rows(found: Iterable[DailyUsage], keys: Sequence[str]) -> Iterator[Sequence[object]]:
-    def place(used: DailyUsage) -> tuple[Any, ...]:
-        return tuple(str(getattr(used, key)) for key in keys)
+def _date(time: datetime | None) -> date | None:
+    if time is None:
+        return None
+    return time.date()
 
-    every = sorted(found, key=place)
-    for group, rows in groupby(every, key=place):
-        yield (*group, *_sums([*rows]))
-    if every:
-        yield ("all", *[""] * (len(keys) - 1), *_sums(every))
+
+def _table_rows(rows: Iterable[DailyUsage], keys: Sequence[str]) -> Iterator[Sequence[object]]:
+    """Yield a row for each group of equal keys, and one for all."""
+
+    def key_of(row: DailyUsage) -> tuple[str, ...]:
+        return tuple(str(getattr(row, key)) for key in keys)
+
+    ordered = sorted(rows, key=key_of)
+    for key, group in groupby(ordered, key=key_of):
+        yield (*key, *_sums(list(group)))
+    if ordered:
+        yield ("all", *[""] * (len(keys) - 1), *_sums(ordered))
 
 
 def _sums(rows: Sequence[DailyUsage]) -> Iterator[str]:
     for name in ("calls", "input_tokens", "cached_tokens", "output_tokens"):
         yield f"{sum(getattr(row, name) for row in rows):,}"
-    yield _money(total_cost(row.cost for row in rows))
-
-
-def _money(cost: float | None) -> str:
+    cost = total_cost(row.cost for row in rows)
     if cost is None:
-        return "?"
-    return f"{cost:.4f}"
+        yield "?"
+    else:
+        yield f"{cost:.4f}"
 
 
 def spent_line(spent: Sequence[RunUsage]) -> list[str]:
     """Return a line such as `models: 4,120 tokens in, 310 out, 0.0017 USD`, or nothing without a call."""
     if not spent:
         return []
-    tokens_in, tokens_out = (sum(getattr(one, name) for one in spent) for name in ("input_tokens", "output_tokens"))
-    cost = total_cost(one.cost for one in spent)
-    return [f"models: {tokens_in:,} tokens in, {tokens_out:,} out" + ("" if cost is None else f", {cost:.4f} USD")]
+    tokens_in = sum(usage.input_tokens for usage in spent)
+    tokens_out = sum(usage.output_tokens for usage in spent)
+    line = f"models: {tokens_in:,} tokens in, {tokens_out:,} out"
+    cost = total_cost(usage.cost for usage in spent)
+    if cost is not None:
+        line += f", {cost:.4f} USD"
+    return [line]
 
 
 def spent_by(runs: Iterable[FormationResult]) -> list[RunUsage]:
-    """What formations used, their consolidations included."""
-    parts = [(run.spent, *(result.spent for result in run.consolidations)) for run in runs]
-    return [one for part in parts for listed in part for one in listed]
+    """Return the usage of formations and their consolidations."""
+    spent: list[RunUsage] = []
+    for run in runs:
+        spent.extend(run.spent)
+        for result in run.consolidations:
+            spent.extend(result.spent)
+    return spent
