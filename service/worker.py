@@ -15,33 +15,36 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.storage.queue import PACE, Pace, open_queue
 
 _LOG = logging.getLogger("mnemic")
-#: Beyond the wait for running jobs and for a connection: a frozen database does not keep a process from its end.
+#: Added to the wait for running jobs and for a connection, so that a process ends although its database is frozen.
 _LEAVE_SECONDS = 5.0
 
 
 @asynccontextmanager
 async def background_work(resources: Resources, graphs: JobGraphs, pace: Pace = PACE) -> AsyncIterator[Work]:
-    """Do background work until the block ends; then finish the jobs that run, or give back those that take too long.
+    """Do background work until the block ends; then finish the running jobs, or release those that take too long.
 
     Raises:
-        DatabaseUnavailableError: The database cannot be reached.
+        DatabaseUnavailableError: If the database cannot be reached.
     """
     settings = resources.settings
     async with open_queue(resources.database, pace) as queue:
         work = Work(resources, graphs, queue)
-        run, find = partial(run_job, work), partial(sweep, work)
-        doing = asyncio.create_task(queue.work(JOBS, run, find, at_once=settings.jobs_at_once))
-        doing.add_done_callback(_log_end)
+        run = partial(run_job, work)
+        find = partial(sweep, work)
+        task = asyncio.create_task(queue.work(JOBS, run, find, at_once=settings.jobs_at_once))
+        task.add_done_callback(_log_end)
         try:
             yield work
         finally:
             queue.stop()
-            await asyncio.wait([doing], timeout=pace.stop + settings.pool_timeout_seconds + _LEAVE_SECONDS)
-            doing.cancel()  # does nothing to work that has ended
+            await asyncio.wait([task], timeout=pace.stop + settings.pool_timeout_seconds + _LEAVE_SECONDS)
+            task.cancel()  # no effect on a task that has ended
 
 
-def _log_end(doing: asyncio.Task[None]) -> None:
-    error = None if doing.cancelled() else doing.exception()
+def _log_end(task: asyncio.Task[None]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
     if error is not None:
         _LOG.error("background work has ended with %s", frames_of(error))
 
@@ -50,7 +53,7 @@ async def finish_due_work(resources: Resources, graphs: JobGraphs) -> None:
     """Do all background work that is due now.
 
     Raises:
-        DatabaseUnavailableError: The database cannot be reached.
+        DatabaseUnavailableError: If the database cannot be reached.
     """
     async with open_queue(resources.database) as queue:
         work = Work(resources, graphs, queue)

@@ -1,6 +1,6 @@
-"""What audits, rollbacks and erasures take and return: ids, codes and states.
+"""Arguments and results of audits, rollbacks and erasures: ids, codes and states.
 
-Never what a memory says, but to the person whose own it is, and of an export.
+Contents are returned to the person concerned only, and are in an export only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,27 +17,27 @@ Problem = Literal[
 ]
 
 EXPLANATIONS: Final[Mapping[Problem, str]] = {
-    "hash": "this row of the history is not as it was written",
-    "chain": "the row before this one is not the one it was written after",
+    "hash": "this row of the history was changed after it was written",
+    "chain": "the row before this one is not its original predecessor",
     "gap": "rows of the history are missing before this one",
     "head": "the head names another row than the newest of the history",
-    "contents": "what the history holds of this change is gone, or not as it was written",
-    "erased": "what was erased is back in the history",
-    "replay": "this memory is not as its history left it",
-    "relation": "a relation of this memory is not as the history left it",
-    "entry": "what a search sees of this memory is not what its state allows",
-    "cut": "this row was anchored, and the history has none of this number any more",
-    "rewritten": "this row was anchored with another hash: the history was written anew",
-    "anchor": "this line of the anchors is none, or was not signed with this key",
+    "contents": "the contents of this change are missing from the history, or were changed",
+    "erased": "erased contents are back in the history",
+    "replay": "this memory differs from its history",
+    "relation": "a relation of this memory differs from the history",
+    "entry": "the search entry of this memory does not fit its state",
+    "cut": "this row was anchored, and the history has no row of this number any more",
+    "rewritten": "this row was anchored with another hash: the history was rewritten",
+    "anchor": "this line of the file is no anchor, or was not signed with this key",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditProblem:
-    """One thing that is not as it should be, and where."""
+    """One problem of the audit, with its place."""
 
     problem: Problem
-    #: None: a line of a file with anchors that names nobody.
+    #: None for a line of a file with anchors that names no agent.
     agent_id: str | None
     revision: int | None = None
     memory_id: UUID | None = None
@@ -46,7 +46,7 @@ class AuditProblem:
 
     @property
     def explanation(self) -> str:
-        """What it means, in a sentence."""
+        """The problem in a sentence."""
         return EXPLANATIONS[self.problem]
 
 
@@ -60,37 +60,37 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
-    """How a rollback is to be done."""
+    """Options of a rollback."""
 
     #: Undo later operations on the same memories too; a restore has none.
     cascade: bool = False
-    #: Leave memories as they are whose contents were erased.
+    #: Leave memories with erased contents unchanged.
     skip_erased: bool = False
-    #: Change nothing, only return what would be done and what stands against it.
+    #: Change nothing, and return the changes and the obstacles.
     dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One act on memories, as its history records it."""
+    """One operation on memories, as the history records it."""
 
     id: UUID
-    #: The seqs of its first and its last visible row.
+    #: Revisions of its first and its last visible row.
     first_revision: int
     last_revision: int
     ts: datetime
     actor: str
     actor_kind: str
-    #: Who brought words of somebody else that were formed in it.
+    #: Actors that submitted words of other people that were formed in it.
     submitted_by: list[str]
     reason: str
     session_id: str | None
     undo_of: UUID | None
-    #: How often each event happened.
+    #: Number of rows by event.
     events: dict[str, int]
     scope_keys: list[str]
     token_delta: int
-    #: Changes that a rollback in steps has still to make; 0: it is whole.
+    #: Number of changes that a rollback in steps has not made yet; 0 if it is complete.
     left: int
 
 
@@ -102,13 +102,13 @@ class StateChange:
     kind: Kind
     scope_key: str
     before: State
-    #: None: as far as is known it was not there yet, or nothing is known of it.
+    #: None if the memory did not exist, or its state is unknown.
     after: State | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaterOperation:
-    """An operation that changed a memory after the one to be undone."""
+    """An operation that changed a memory after the operation to undo."""
 
     id: UUID
     reason: str
@@ -116,43 +116,45 @@ class LaterOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """What a rollback did, or would do."""
+    """The result of a rollback; of a dry run, the result that it would have."""
 
-    #: The operation that did it; None: a dry run, a refusal, or nothing was to be changed.
+    #: The operation of the rollback; None for a dry run, a refusal, or a rollback without changes.
     op_id: UUID | None
     changes: tuple[StateChange, ...] = ()
     #: Later operations on the same memories; undone too with `cascade`.
     later: tuple[LaterOperation, ...] = ()
-    #: Memories whose contents of back then were erased; left as they are with `skip_erased`.
+    #: Memories whose former contents were erased; `skip_erased` leaves them unchanged.
     erased: tuple[StateChange, ...] = ()
-    #: Living memories that say what a restored one would say, or hold the place of a restored consolidation.
+    #: Active memories with the text of a restored one, or in the place of a restored consolidation.
     twins: tuple[StateChange, ...] = ()
     #: Protected memories that only an administrator may roll back.
     protected: tuple[StateChange, ...] = ()
-    #: Relations that go, or come back.
+    #: Number of relations that are removed or restored.
     relations: int = 0
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether all of it is as it was to be."""
+        """Whether there is nothing to change."""
         return not self.changes and not self.relations
 
     def refused_by(self, options: RollbackOptions) -> Literal["protected", "later", "twins", "erased"] | None:
-        """What stands against it, the gravest first; None: nothing does."""
+        """Return the gravest obstacle; None without one."""
         if self.protected:
             return "protected"
         if self.later and not options.cascade:
             return "later"
         if self.twins:
             return "twins"
-        return "erased" if self.erased and not options.skip_erased else None
+        if self.erased and not options.skip_erased:
+            return "erased"
+        return None
 
 
 class PlanRow(NamedTuple):
     """One row of a plan, as the database returns it."""
 
-    #: `change` and `relation`: to be done; `conflict`, `twin`, `erased`, `protected`: stands against it; `operation`:
-    #: one that was named; `resumed`: the rollback that this call goes on with.
+    #: `change` and `relation` are steps; `conflict`, `twin`, `erased` and `protected` are obstacles; `operation` is a
+    #: requested operation; `resumed` is the rollback that this call continues.
     part: str
     memory_id: UUID
     kind: Kind
@@ -160,10 +162,10 @@ class PlanRow(NamedTuple):
     before: State
     after: State | None
     version: int
-    #: The row of history after which the memory is to be as it was, None: it was not there yet; or that of a relation.
+    #: Revision to which the memory returns, or the revision of a relation.
     revision: int
     is_orphan: bool
-    #: When its turn is: what closes (0, 1), then what swaps places (2), then what comes back (3). None: a relation's.
+    #: Order of the steps: closures (0, 1), exchanges (2), returns (3). None for a relation.
     turn: int | None
     op_id: UUID
     reason: str
@@ -171,33 +173,36 @@ class PlanRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a rollback would do as things stood when it was read; nothing holds them so."""
+    """The changes and obstacles of a rollback at the time of reading; later changes are possible."""
 
     rows: Sequence[PlanRow]
-    #: What was asked for; the same again is the same call.
+    #: The request; an equal request continues a broken-off rollback.
     request: Mapping[str, Any]
-    #: A person's; None: an administrator's.
+    #: Scope keys of a person; None for an administrator.
     keys: Sequence[str] | None
 
     @cached_property
     def resumed(self) -> UUID | None:
-        """The rollback that the same call began and that was broken off."""
-        return next((row.op_id for row in self.rows if row.part == "resumed"), None)
+        """The broken-off rollback of an equal call; None without one."""
+        for row in self.rows:
+            if row.part == "resumed":
+                return row.op_id
+        return None
 
     @cached_property
     def todo(self) -> list[PlanRow]:
-        """What it changes: memories and relations."""
+        """The rows that change a memory or a relation."""
         return [row for row in self.rows if row.part in ("change", "relation")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PastMemory:
-    """A memory of a scope key at a past moment, without what it says."""
+    """A memory of a scope key at a past time, without its text."""
 
     id: UUID
     kind: Kind
     category: str
-    #: `purged`: it was there, and what it said then was erased since.
+    #: `purged` if the memory existed then and its contents were erased since.
     state: State
     tokens: int
     importance: int
@@ -206,29 +211,29 @@ class PastMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Concerned:
-    """A memory or a message that an erasure would take, or leave."""
+    """A memory or a message that an erasure would remove or keep."""
 
     id: UUID
     kind: ResultKind
     scope_key: str
-    #: What it says, where that is the person's own to read.
+    #: Its text; None if the person may not read it.
     content: str | None
-    #: Why; None: it goes.
+    #: Reason to keep it; None if it is removed.
     stays: Literal["said by another", "shared", "rests on the same messages"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """What an erasure took; of a dry run, what it would take."""
+    """The result of an erasure; of a dry run, the items that it would remove and keep."""
 
-    #: Memories that were erased by this call, and messages that it named.
+    #: Memories that this call erased, and the messages that it named.
     erased: tuple[UUID, ...] = ()
-    #: How many messages were.
+    #: Number of erased messages.
     messages: int = 0
-    #: Memories and messages that are still to go: something is written as fast as it is erased. The next call goes on.
+    #: Number of memories and messages that remain, because others write meanwhile. The next call continues.
     left: int = 0
-    #: When the erasure began that this call went on with; None: it began one.
+    #: Start of the earlier erasure that this call continued; None for a new one.
     goes_on_from: datetime | None = None
-    #: Of a dry run: what goes, and what stays and why.
+    #: Items that a dry run would remove, and items that it would keep.
     going: tuple[Concerned, ...] = ()
     staying: tuple[Concerned, ...] = ()

@@ -1,4 +1,4 @@
-"""The audit: checked and anchored by administrators, who see ids and codes, and exported for the person concerned."""
+"""The audit: verified and anchored for administrators, who see ids and codes, and exported for a person."""
 
 import asyncio
 import os
@@ -28,97 +28,102 @@ from mnemic.state.settings import Settings
 from mnemic.storage import history
 from mnemic.storage.database import Database
 
-#: Rows of the chain that one transaction reads; of a person's own two memories of 8 KiB each, at most.
-PAGE: Final = 1000
+#: Rows of the chain that one transaction reads; a person's own row has at most two memories of 8 KiB.
+PAGE_ROWS: Final = 1000
 _NO_HISTORY: Final = "agent_id: no agent of this id has a history"
 
 
 async def verify(database: Database, administrator: str, agent_id: str | None, anchors: Anchors) -> list[AuditProblem]:
-    """All that is wrong with an agent's history, or with that of every agent.
+    """Return all problems of an agent's history, or of every agent's.
 
     Raises:
-        InvalidInputError: the agent has no history and no anchors.
+        InvalidInputError: if the agent has no history and no anchors.
     """
-    known = {*await history.list_agents(database), *anchors.by_agent}
-    if agent_id is not None and agent_id not in known:
-        raise InvalidInputError(_NO_HISTORY)
-    found = list(anchors.problems)
-    for agent in sorted(known) if agent_id is None else [agent_id]:
-        found += await _problems(Principal.administrator(database, agent, administrator), anchors)
-    return found
+    agents = {*await history.list_agents(database), *anchors.by_agent}
+    if agent_id is not None:
+        if agent_id not in agents:
+            raise InvalidInputError(_NO_HISTORY)
+        agents = {agent_id}
+    problems = list(anchors.problems)
+    for agent in sorted(agents):
+        problems += await _problems(Principal.administrator(database, agent, administrator), anchors)
+    return problems
 
 
-async def anchor(actor: Principal, file: Path, key: str) -> Anchor:
-    """Signs what the agent's history hashes to now and adds it to a file.
+async def anchor(principal: Principal, file: Path, key: str) -> Anchor:
+    """Sign the current hash of the agent's history and add it to a file.
 
     Raises:
-        BrokenAuditError: the history has problems, or contradicts the anchors in the file; nothing was written.
-        InvalidInputError: the agent has no history, or the file cannot be used.
+        BrokenAuditError: if the history has problems, or contradicts the anchors in the file; nothing was written.
+        InvalidInputError: if the agent has no history, or the file cannot be used.
     """
     anchors = await asyncio.to_thread(read_file, file, key, may_miss=True)
-    async with actor.transaction() as scoped:
-        head = await history.read_head(scoped)  # before it is checked, so that what is anchored was
-    found = [*anchors.problems, *await _problems(actor, anchors)]
-    if found:
-        raise BrokenAuditError(found)
+    # the head is read before the verification, so that the anchored rows are verified
+    async with principal.transaction() as tx:
+        head = await history.read_head(tx)
+    problems = [*anchors.problems, *await _problems(principal, anchors)]
+    if problems:
+        raise BrokenAuditError(problems)
     if head.revision == 0:
         raise InvalidInputError(_NO_HISTORY)
-    made = signed(key, actor.identity.agent_id, head.revision, head.hash, datetime.now(UTC))
-    await asyncio.to_thread(_append, file, made.model_dump_json())
-    return made
+    new = signed(key, principal.identity.agent_id, head.revision, head.hash, datetime.now(UTC))
+    await asyncio.to_thread(_append, file, new.model_dump_json())
+    return new
 
 
-async def _problems(actor: Principal, anchors: Anchors) -> Sequence[AuditProblem]:
-    agent = actor.identity.agent_id
-    async with actor.transaction() as scoped:
-        found = await history.find_problems(scoped)
-        hashes = await history.read_hashes(scoped, [made.revision for _, made in anchors.by_agent.get(agent, [])])
+async def _problems(principal: Principal, anchors: Anchors) -> Sequence[AuditProblem]:
+    agent = principal.identity.agent_id
+    revisions = [anchor.revision for _, anchor in anchors.by_agent.get(agent, [])]
+    async with principal.transaction() as tx:
+        found = await history.find_problems(tx)
+        hashes = await history.read_hashes(tx, revisions)
     return [*found, *contradictions(anchors, agent, hashes)]
 
 
-async def export(actor: Principal) -> AsyncIterator[str]:
-    """The lines of a file with the person's own part of the chain, and the hashes alone of all others.
+async def export(principal: Principal) -> AsyncIterator[str]:
+    """Yield the lines of a file with the person's own part of the chain, and only the hashes of all other rows.
 
     No transaction stays open between two pages, however slow the reader is.
 
     Raises:
-        CategoryRefusedError: the identity's role is not `owner`: this is the person's own view, and no agent's.
+        CategoryRefusedError: if the identity's role is not `owner`; the export is the person's view.
     """
-    who, own = actor.identity, actor.keys or ()
-    if who.role != OWNER:
+    identity, keys = principal.identity, principal.keys or ()
+    if identity.role != OWNER:
         raise CategoryRefusedError("an export is the person's own view: give the identity the role `owner`")
-    async with actor.transaction() as scoped:
-        head = await history.read_head(scoped)
-    yield header_line(who.agent_id, who.user_id, own, head)
-    for after in range(0, head.revision, PAGE):
-        async with actor.transaction() as scoped:
-            rows = await history.read_export_rows(scoped, own, after=after, last=min(after + PAGE, head.revision))
+    async with principal.transaction() as tx:
+        head = await history.read_head(tx)
+    yield header_line(identity.agent_id, identity.user_id, keys, head)
+    for after in range(0, head.revision, PAGE_ROWS):
+        last = min(after + PAGE_ROWS, head.revision)
+        async with principal.transaction() as tx:
+            rows = await history.read_export_rows(tx, keys, after=after, last=last)
         # in a thread: a page may hold 16 MB
         for line in await asyncio.to_thread(list, map(row_line, rows)):
             yield line
 
 
 def anchor_key(settings: Settings) -> str:
-    """The secret that anchors are signed with.
+    """Return the secret that signs anchors.
 
     Raises:
-        ConfigurationError: it is not set.
+        ConfigurationError: if it is not set.
     """
     if settings.anchor_key is None:
         raise ConfigurationError(
-            "anchors are signed: set MNEMIC_ANCHOR_KEY to a secret of at least 16 characters that nobody who owns "
-            "the database knows"
+            "anchors are signed: set MNEMIC_ANCHOR_KEY to a secret of at least 16 characters that no owner of the "
+            "database knows"
         )
     return settings.anchor_key.get_secret_value()
 
 
 def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
-    """The anchors of a file; it is read here and now.
+    """Read the anchors of a file; this blocks.
 
     Raises:
-        InvalidInputError: it cannot be read.
+        InvalidInputError: if the file cannot be read.
     """
-    with _usable(file, "read"):
+    with _typed_file_errors(file, "read"):
         if may_miss and not file.exists():
             return Anchors()
         with file.open("rb") as opened:
@@ -126,19 +131,23 @@ def read_file(file: Path, key: str, *, may_miss: bool = False) -> Anchors:
 
 
 def _append(file: Path, line: str) -> None:
-    """One write at the file's end, on the disk when this returns."""
-    with _usable(file, "written"), os.fdopen(open_private(file), "a+b") as opened:
+    """Append a line in one write, which is on the disk when this returns."""
+    with _typed_file_errors(file, "written"), os.fdopen(open_private(file), "a+b") as opened:
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - 1))
-        begin = b"" if opened.read(1) in (b"", b"\n") else b"\n"  # an editor may have left the last line open
-        opened.write(begin + line.encode() + b"\n")
+        # an editor may have left the last line without its end
+        is_line_open = opened.read(1) not in (b"", b"\n")
+        if is_line_open:
+            line = f"\n{line}"
+        opened.write(line.encode() + b"\n")
         opened.flush()
         os.fsync(opened.fileno())
 
 
 @contextmanager
-def _usable(file: Path, done: str) -> Iterator[None]:
+def _typed_file_errors(file: Path, done: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no file can have that name"
-        raise InvalidInputError(f"{file} cannot be {done}: {reason or type(error).__name__}") from None
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be {done}: {error.strerror or type(error).__name__}") from None
+    except ValueError:
+        raise InvalidInputError(f"{file} cannot be {done}: no file can have that name") from None

@@ -1,4 +1,4 @@
-"""How long memories stay: erased for the person concerned, purged by their age, or protected."""
+"""Retention of memories: erasure for the person concerned, purge by age, and protection."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,59 +14,60 @@ from mnemic.storage.transaction import ScopedTransaction
 
 
 async def erase(
-    actor: Principal, memory_ids: Sequence[UUID] | None, *, dry_run: bool, progress: Progress | None
+    principal: Principal, ids: Sequence[UUID] | None, *, dry_run: bool, progress: Progress | None
 ) -> Erasure:
-    """Erases memories and messages of the person for good, with what says the same (docs/erasure.md).
+    """Erase memories and messages of a person for good, with all items of the same contents (docs/erasure.md).
 
     Args:
-        actor: the person concerned.
-        memory_ids: which; None: all that the agent has of the person.
-        dry_run: only tells what would be erased.
-        progress: hears how far it has come.
+        principal: the person concerned.
+        ids: memories and messages; None for all data that the agent has of the person.
+        dry_run: erase nothing, and return the items to erase.
+        progress: called after each step with the numbers of erased and remaining items.
 
     Raises:
-        InvalidInputError: no user in the identity, where all is to be erased.
+        InvalidInputError: if all data is to be erased, and the identity has no user.
     """
-    keys: Sequence[str] = actor.keys or ()
-    if memory_ids is None:
-        if actor.identity.user_id is None:
+    identity = principal.identity
+    keys: Sequence[str] = principal.keys or ()
+    if ids is None:
+        if identity.user_id is None:
             raise InvalidInputError("user_id: erasing a person needs the person's id")
-        keys = [scope_key("user", actor.identity.user_id)]
+        keys = [scope_key("user", identity.user_id)]
     if dry_run:
-        return await erasure.preview(actor.database, actor.identity, keys, memory_ids)
-    return await erasure.erase(actor.database, actor.identity, keys, memory_ids, progress)
+        return await erasure.preview(principal.database, identity, keys, ids)
+    return await erasure.erase(principal.database, identity, keys, ids, progress)
 
 
-async def forget_messages(actor: Principal) -> int:
-    """Takes the words of the agent's messages whose days after formation are over; of how many."""
+async def forget_messages(principal: Principal) -> int:
+    """Remove the texts of the agent's messages whose days after formation are over; return their number."""
     total = 0
-    while taken := await actor.write(inbox.forget_due):
-        total += taken
+    while removed := await principal.write(inbox.forget_due):
+        total += removed
     return total
 
 
-async def purge(actor: Principal, days: int | None) -> list[UUID]:
-    """Erases the agent's memories that expired so many days ago; their ids.
+async def purge(principal: Principal, days: int | None) -> list[UUID]:
+    """Erase the agent's memories that expired so many days ago; return their ids.
 
     Raises:
-        ConfigurationError: None, as the setting is by default.
+        ConfigurationError: if the number of days is None, the default of the setting.
     """
     if days is None:
-        raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to say after how long")
-    return await erasure.purge_expired(actor.database, actor.identity, timedelta(days=days))
+        raise ConfigurationError("nothing is purged: set MNEMIC_RETENTION_PURGE_AFTER_DAYS to a number of days")
+    return await erasure.purge_expired(principal.database, principal.identity, timedelta(days=days))
 
 
-async def set_protection(actor: Principal, memory_id: UUID, *, protected: bool) -> bool:
-    """Protects a living memory of the agent, or lifts that; whether it changed.
+async def set_protection(principal: Principal, memory_id: UUID, *, protected: bool) -> bool:
+    """Protect or unprotect an active memory of the agent; return whether that changed it.
 
     Raises:
-        UnknownMemoryError: the agent has no living memory of this id.
+        UnknownMemoryError: if the agent has no active memory of this id.
     """
 
-    async def act(scoped: ScopedTransaction) -> bool:
-        changed = await memories.set_protection(scoped, memory_id, protected=protected)
-        if changed is None:
+    async def change_protection(tx: ScopedTransaction) -> bool:
+        is_changed = await memories.set_protection(tx, memory_id, protected=protected)
+        if is_changed is None:
             raise UnknownMemoryError  # within the transaction, so that nothing is written
-        return changed
+        return is_changed
 
-    return await actor.write(act)
+    return await principal.write(change_protection)

@@ -1,8 +1,4 @@
-"""The Time Machine: operations looked up and undone, scope keys restored, past states read.
-
-A rollback is planned by reading, which keeps nobody waiting, and then done in bounded steps. It is an operation of its
-own: audited, announced, and undone like any other.
-"""
+"""Rollback of memories: their operations, their undo, past states, and the withdrawal of shared memories."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,8 +26,10 @@ from mnemic.state.refinement import Refinement
 from mnemic.storage import history, refinements
 from mnemic.storage.transaction import ScopedTransaction
 
-#: Memories and relations that one transaction changes; it holds the agent's head for a fraction of a second.
-STEP: Final = 250
+#: Changes of memories and relations in one transaction, which holds the agent's head for a fraction of a second.
+MAX_STEP_CHANGES: Final = 250
+#: Number of plans, if others change the same memories before the first step.
+MAX_PLANS: Final = 3
 _NO_REFINEMENT: Final = (
     "no such refinement of these memories, or one that changed none: `refinements` (`mnemic refinements`) lists them; "
     "nothing was written"
@@ -40,28 +38,30 @@ _NO_RUN: Final = (
     "no such maintenance run of these memories, or one that changed none: `maintenance_runs` (`mnemic maintenance`) "
     "lists them; nothing was written"
 )
-#: How often it is planned, where others change the same memories before the first step.
-PLANS: Final = 3
+_FOREIGN_SCOPE_KEY: Final = (
+    "scope_key: a person restores their own user's and session's key; an administrator restores shared ones "
+    "(`Administration.history.restore`, or `mnemic restore` without --user)"
+)
 
 Planner = Callable[[ScopedTransaction], Awaitable[Plan]]
 
 
 async def operations(
-    actor: Principal, *, session_id: str | None = None, since: datetime | None = None, limit: int
+    principal: Principal, *, session_id: str | None = None, since: datetime | None = None, limit: int
 ) -> list[Operation]:
-    """What was done to the actor's memories, newest first."""
-    async with actor.transaction() as scoped:
-        return await history.list_operations(scoped, actor.keys, session_id=session_id, since=since, limit=limit)
+    """Return the operations on the principal's memories, newest first."""
+    async with principal.transaction() as tx:
+        return await history.list_operations(tx, principal.keys, session_id=session_id, since=since, limit=limit)
 
 
-async def list_refinements(actor: Principal, *, limit: int) -> list[Refinement]:
-    """Refinements of the actor's memories, newest first: figures only."""
-    async with actor.transaction() as scoped:
-        return await refinements.list_refinements(scoped, actor.keys, limit=limit)
+async def list_refinements(principal: Principal, *, limit: int) -> list[Refinement]:
+    """Return the refinements of the principal's memories, newest first: figures only."""
+    async with principal.transaction() as tx:
+        return await refinements.list_refinements(tx, principal.keys, limit=limit)
 
 
 async def undo(
-    actor: Principal,
+    principal: Principal,
     op_ids: Sequence[UUID] | None,
     options: RollbackOptions,
     *,
@@ -70,129 +70,154 @@ async def undo(
     refinement_id: UUID | None = None,
     run_id: UUID | None = None,
 ) -> Rollback:
-    """Undo as one these operations, those of a session since a moment, or those of a refinement or maintenance run.
+    """Undo operations as one, a person's own part only.
 
-    Of a person only their own part.
+    Args:
+        principal: the person or the administrator.
+        op_ids: the operations; None for those of a session since a time, of a refinement, or of a maintenance run.
+        options: options of the rollback.
+        session_id: the session.
+        since: the time of the session's first operation to undo.
+        refinement_id: the refinement.
+        run_id: the maintenance run.
 
     Raises:
         UnknownOperationError, RollbackConflictError, ContentErasedError, ConcurrentChangeError: nothing was written.
-        RollbackStoppedError: a part was done.
+        RollbackStoppedError: if a part was rolled back.
     """
 
-    async def plan(scoped: ScopedTransaction) -> Plan:
-        named = op_ids or await history.find_operation_ids(
-            scoped, actor.keys, session_id=session_id, since=since, refinement_id=refinement_id, run_id=run_id
+    async def plan(tx: ScopedTransaction) -> Plan:
+        requested = op_ids or await history.find_operation_ids(
+            tx, principal.keys, session_id=session_id, since=since, refinement_id=refinement_id, run_id=run_id
         )
-        if refinement_id and not named:
+        if refinement_id and not requested:
             raise UnknownOperationError(_NO_REFINEMENT)
-        if run_id and not named:
+        if run_id and not requested:
             raise UnknownOperationError(_NO_RUN)
-        return await history.plan_undo(scoped, actor.keys, named, cascade=options.cascade)
+        return await history.plan_undo(tx, principal.keys, requested, cascade=options.cascade)
 
-    return await _carry_out(actor, plan, options)
+    return await _carry_out(principal, plan, options)
 
 
-async def unshare(actor: Principal, by: str, options: RollbackOptions) -> Rollback:
-    """Take back as one operation what an actor brought into groups or the whole agent; what is their own stays.
+async def unshare(principal: Principal, author: str, options: RollbackOptions) -> Rollback:
+    """Withdraw the memories that an author shared with groups or the whole agent, as one operation.
 
-    Its words leave the past states that others read, too; the actor still reads them, and can erase them by id.
+    The author's own memories stay. The withdrawn texts leave the past states that others read, too. The author still
+    reads them, and can erase them by id.
 
     Raises:
         MnemicError: as `undo`.
     """
-    async with actor.transaction() as scoped:
-        shared = await history.find_shared(scoped, by)
+    async with principal.transaction() as tx:
+        shared = await history.find_shared(tx, author)
     if not shared.scope_keys:
         return Rollback(op_id=None)
-    return await _carry_out(
-        replace(actor, keys=shared.scope_keys),
-        lambda scoped: history.plan_unshare(scoped, shared, cascade=options.cascade),
-        options,
-    )
+    plan = partial(history.plan_unshare, shared=shared, cascade=options.cascade)
+    return await _carry_out(replace(principal, keys=shared.scope_keys), plan, options)
 
 
-async def restore(actor: Principal, key: str, moment: int | datetime, options: RollbackOptions) -> Rollback:
-    """Gives a scope key back the memories that it had at a moment.
+async def restore(principal: Principal, key: str, at: int | datetime, options: RollbackOptions) -> Rollback:
+    """Restore the memories that a scope key had at a revision or a time.
 
     Raises:
-        InvalidInputError: no scope key, not the person's own, or no moment of its history; nothing was written.
+        InvalidInputError: if the scope key is not the principal's, or the history has no such revision; nothing was
+            written.
         MnemicError: as `undo`.
     """
     split_scope_key(key)
-    if actor.keys is not None and key not in actor.keys:
-        raise InvalidInputError(
-            "scope_key: a person restores their own user's and session's key; an administrator restores what is "
-            "shared (`Administration.restore`, or `mnemic restore` without --user)"
-        )
-    return await _carry_out(
-        actor, lambda scoped: history.plan_restore(scoped, key, moment, administers=actor.keys is None), options
-    )
+    administers = principal.keys is None
+    if principal.keys is not None and key not in principal.keys:
+        raise InvalidInputError(_FOREIGN_SCOPE_KEY)
+
+    async def plan(tx: ScopedTransaction) -> Plan:
+        return await history.plan_restore(tx, key, at, administers=administers)
+
+    return await _carry_out(principal, plan, options)
 
 
 async def as_of(
-    resources: Resources, identity: Identity, key: str, moment: int | datetime, *, with_closed: bool
+    resources: Resources, identity: Identity, key: str, at: int | datetime, *, with_closed: bool
 ) -> list[Memory]:
-    """The memories that a scope key of the identity had at a moment, as far as the role may read them.
+    """Return the memories that a scope key had at a revision or a time, as far as the role may read them.
 
     Raises:
-        CategoryRefusedError: the role has no allowlist.
-        InvalidInputError: none of the identity's scope keys, or no moment of the history.
+        CategoryRefusedError: if the role has no allowlist.
+        InvalidInputError: if the scope key is none of the identity's, or the history has no such revision.
     """
     if key not in identity.scope_keys:
         raise InvalidInputError("scope_key: none of this identity's")
     allowlist = resources.categories.of_role(identity.role)
-    async with resources.database.transaction(identity, categories=allowlist.categories) as scoped:
-        found = await history.as_of(scoped, key, moment, with_closed=with_closed)
-    return [memory for memory in found if allowlist.standing or memory.kind not in CONTEXT_KINDS]
+    async with resources.database.transaction(identity, categories=allowlist.categories) as tx:
+        memories = await history.as_of(tx, key, at, with_closed=with_closed)
+    if allowlist.standing:
+        return memories
+    return [memory for memory in memories if memory.kind not in CONTEXT_KINDS]
 
 
-async def as_of_blind(actor: Principal, key: str, moment: int | datetime, *, with_closed: bool) -> list[PastMemory]:
-    """As `as_of`, for an administrator: without what the memories say.
+async def as_of_blind(principal: Principal, key: str, at: int | datetime, *, with_closed: bool) -> list[PastMemory]:
+    """Return the memories that a scope key had at a revision or a time, for an administrator: without texts.
 
     Raises:
-        InvalidInputError: no scope key, or no moment of the history.
+        InvalidInputError: if the text is no scope key, or the history has no such revision.
     """
     split_scope_key(key)
-    async with actor.transaction() as scoped:
-        found = await history.as_of_without_contents(scoped, key, moment)
-    return [memory for memory in found if with_closed or memory.state in ("active", "purged")]
+    async with principal.transaction() as tx:
+        memories = await history.as_of_without_contents(tx, key, at)
+    if with_closed:
+        return memories
+    return [memory for memory in memories if memory.state in ("active", "purged")]
 
 
-async def _carry_out(actor: Principal, planner: Planner, options: RollbackOptions) -> Rollback:
-    """All that stands against it is found before the first step is written."""
-    for _ in range(PLANS):
-        plan = await actor.write(planner)
+async def _carry_out(principal: Principal, planner: Planner, options: RollbackOptions) -> Rollback:
+    """Find all obstacles, then write the first step."""
+    for _ in range(MAX_PLANS):
+        plan = await principal.write(planner)
         rollback = await asyncio.to_thread(described, plan)
         if options.dry_run:
             return rollback
         require_allowed(rollback, options)
         if rollback.changes_nothing:
             return rollback
-        op_id = await _take_steps(actor, plan)
+        op_id = await _take_steps(principal, plan)
         if op_id is not None:
             return replace(rollback, op_id=op_id)
     raise ConcurrentChangeError("these memories are being changed by others; nothing was written: try again")
 
 
-async def _take_steps(actor: Principal, plan: Plan) -> UUID | None:
-    """The operation, or the rollback of these steps; None: something is not as planned, and nothing was written."""
-    steps = steps_of(plan, STEP)
+async def _take_steps(principal: Principal, plan: Plan) -> UUID | None:
+    """Return the operation of the rollback, or None if the memories differ from the plan; nothing was written then."""
+    steps = steps_of(plan, MAX_STEP_CHANGES)
     rollback_id = plan.resumed or uuid4()
-    whole = rollback_id if plan.resumed or len(steps) > 1 else None
+    whole = None
+    if plan.resumed or len(steps) > 1:
+        whole = rollback_id
     left, done = len(plan.todo), 0
     for step in steps:
         # the first step of a new rollback has the id of the whole
-        op_id = rollback_id if not plan.resumed and not done else uuid4()
-        act = partial(history.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - len(step))
-        try:
-            is_done = await actor.write(act)
-        except MnemicError as error:
-            if done:
-                raise RollbackStoppedError(rollback_id, done=done, left=left) from error
-            raise
-        if not is_done and done:
-            raise RollbackStoppedError(rollback_id, done=done, left=left)
-        if not is_done:
+        op_id = uuid4() if plan.resumed or done else rollback_id
+        take = partial(history.take_step, plan=plan, step=step, op_id=op_id, whole=whole, left=left - len(step))
+        if not await _take_step(principal, take, rollback_id, done=done, left=left):
             return None
-        left, done = left - len(step), done + len(step)
+        left -= len(step)
+        done += len(step)
     return rollback_id
+
+
+async def _take_step(
+    principal: Principal,
+    take: Callable[[ScopedTransaction], Awaitable[bool]],
+    rollback_id: UUID,
+    *,
+    done: int,
+    left: int,
+) -> bool:
+    """Take one step; return False if it is the first one and the memories differ from the plan."""
+    try:
+        is_taken = await principal.write(take)
+    except MnemicError as error:
+        if done:
+            raise RollbackStoppedError(rollback_id, done=done, left=left) from error
+        raise
+    if not is_taken and done:
+        raise RollbackStoppedError(rollback_id, done=done, left=left)
+    return is_taken

@@ -2,38 +2,49 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Final
 
 from mnemic.state.errors import ContentErasedError, RollbackConflictError
 from mnemic.state.governance import LaterOperation, Plan, PlanRow, Rollback, RollbackOptions, StateChange
 
-_CONFLICTS = {
+_CONFLICTS: Final = {
     "protected": "protected memories are rolled back by an administrator only",
     "later": "later operations ({}) changed the same memories: look at the dry run, and undo them too with cascade",
-    "twins": "memories that live today say the same, or hold the place: forget those first, or undo what made them",
+    "twins": "active memories have the same text, or the same place: forget those first, or undo their operations",
 }
 
 
 def described(plan: Plan) -> Rollback:
-    """Return the plan as callers see it, which takes a while for very many memories."""
-
-    def part(name: str) -> tuple[StateChange, ...]:
-        rows = sorted((row for row in plan.rows if row.part == name), key=attrgetter("memory_id"))
-        return tuple(map(_state_change, rows))
-
-    later = (LaterOperation(id=row.op_id, reason=row.reason) for row in plan.rows if row.part == "conflict")
+    """Return the plan for callers, which takes a while for very many memories."""
+    later: list[LaterOperation] = []
+    relations = 0
+    for row in plan.rows:
+        if row.part == "conflict":
+            later.append(LaterOperation(id=row.op_id, reason=row.reason))
+        if row.part == "relation":
+            relations += 1
     return Rollback(
         op_id=None,
-        changes=part("change"),
+        changes=_state_changes(plan, "change"),
         later=tuple(later),
-        erased=part("erased"),
-        twins=part("twin"),
-        protected=part("protected"),
-        relations=sum(row.part == "relation" for row in plan.todo),
+        erased=_state_changes(plan, "erased"),
+        twins=_state_changes(plan, "twin"),
+        protected=_state_changes(plan, "protected"),
+        relations=relations,
     )
 
 
-def _state_change(row: PlanRow) -> StateChange:
-    return StateChange(id=row.memory_id, kind=row.kind, scope_key=row.scope_key, before=row.before, after=row.after)
+def _state_changes(plan: Plan, part: str) -> tuple[StateChange, ...]:
+    changes: list[StateChange] = []
+    for row in plan.rows:
+        if row.part == part:
+            changes.append(
+                StateChange(
+                    id=row.memory_id, kind=row.kind, scope_key=row.scope_key, before=row.before, after=row.after
+                )
+            )
+    changes.sort(key=attrgetter("id"))
+    return tuple(changes)
 
 
 def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
@@ -43,20 +54,25 @@ def require_allowed(rollback: Rollback, options: RollbackOptions) -> None:
         RollbackConflictError, ContentErasedError: names the obstacle.
     """
     obstacle = rollback.refused_by(options)
+    if obstacle is None:
+        return
     if obstacle == "erased":
-        erased = f"what {len(rollback.erased)} of these memories said was erased: skip_erased rolls back the others"
-        raise ContentErasedError(erased, rollback)
-    if obstacle is not None:
-        raise RollbackConflictError(_CONFLICTS[obstacle].format(len(rollback.later)), rollback)
+        message = (
+            f"the contents of {len(rollback.erased)} of these memories were erased: skip_erased rolls back the others"
+        )
+        raise ContentErasedError(message, rollback)
+    raise RollbackConflictError(_CONFLICTS[obstacle].format(len(rollback.later)), rollback)
 
 
-def steps_of(plan: Plan, most: int) -> list[Sequence[PlanRow]]:
-    """Return parts of about so many changes: relations (messages follow them), then closures, then returns."""
-    if len(plan.todo) <= most:
+def steps_of(plan: Plan, max_changes: int) -> list[Sequence[PlanRow]]:
+    """Return steps of about so many changes: relations (messages follow them), then closures, then returns."""
+    if len(plan.todo) <= max_changes:
         return [plan.todo]
     steps: list[Sequence[PlanRow]] = []
     # a memory and the memory that it replaces belong to the same step
-    for turns, size in (((None,), most), ((0, 1), most), ((2,), len(plan.todo)), ((3,), most)):
+    sizes = {(None,): max_changes, (0, 1): max_changes, (2,): len(plan.todo), (3,): max_changes}
+    for turns, size in sizes.items():
         rows = [row for row in plan.todo if row.turn in turns]
-        steps += [rows[start : start + size] for start in range(0, len(rows), size)]
+        for start in range(0, len(rows), size):
+            steps.append(rows[start : start + size])
     return steps

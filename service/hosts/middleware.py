@@ -25,12 +25,12 @@ from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
 
-#: The channel of this turn's recall: an interrupt loses it, for no checkpoint holds it.
+#: Channel of this turn's recall. No checkpoint holds it, so an interrupt loses it.
 _CONTEXT: Final = "memory_context"
 
 
 class MemoryAgentState(AgentState[Any]):
-    """A `MemoryState` as `create_agent` has it: no caller gives these channels, and the context is no output."""
+    """A `MemoryState` for `create_agent`: callers do not set these channels, and the context is no output."""
 
     memory_context: NotRequired[Annotated[MemoryContext, UntrackedValue, PrivateStateAttr]]
     memory_revision: NotRequired[Annotated[int | None, PrivateStateAttr]]
@@ -50,12 +50,11 @@ class TurnOptions:
 
 
 class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
-    """Memory of an agent: recalls and stores before the turn, shows the context to the model, brings the tools, and
-    observes after the turn.
+    """Memory of an agent: it recalls and stores before the turn, brings the tools, and observes after the turn.
 
-    What changes seldom stands behind the host's own system prompt, what belongs to the turn in front of the user's
-    message, in the request alone: no message of the thread and no checkpoint holds it. Both stay the same, and where
-    they are, through all model calls of a turn. Make one with `Mnemic.middleware`.
+    The always-in-context part follows the host's own system prompt. The part of the turn precedes the user's message.
+    Both are in the request only: no message of the thread and no checkpoint holds them. They stay the same through all
+    model calls of a turn. `Mnemic.middleware` creates one.
     """
 
     state_schema = MemoryAgentState
@@ -81,17 +80,17 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recall for the last message of the user, and store the thread's messages meanwhile.
 
-        Both happen here, because a host's retry of a model call does not come here again, and because another
-        middleware may take the message out of the thread before the turn ends.
+        Both happen here, because a host's retry of a model call does not repeat this hook, and because another
+        middleware may remove the message from the thread before the turn ends.
 
         Raises:
-            MissingIdentityError: the run's context names no agent or no user.
-            InvalidInputError: an id cannot be used, or there is no session to observe.
+            MissingIdentityError: if the run's context has no agent or no user.
+            InvalidInputError: if an id cannot be used, or there is no session to observe.
         """
         if not self._turn.observe:
             return {**await self._recalled(state, runtime)}
         identity, messages = self._identity(runtime), state["messages"]
-        # a host's mistake shows before a model has been paid for
+        # a host's mistake is raised before a model call is paid for
         session_of(identity)
         require_speaker(messages, identity, several_speakers=self._turn.several_speakers)
         storing = store_turn(self._resources, identity, messages, several_speakers=self._turn.several_speakers)
@@ -100,12 +99,14 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelCallResult[Any]:
-        """Shows the context to the model; after an interrupt it is fetched again."""
-        recalled = None if _CONTEXT in request.state else await self._recalled(request.state, request.runtime)
+        """Add the context to the request; after an interrupt, recall it again."""
+        recalled = None
+        if _CONTEXT not in request.state:
+            recalled = await self._recalled(request.state, request.runtime)
         return _with_update(await handler(_with_context(request, recalled)), recalled)
 
     async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
-        """Observes the turn, and has formed what is due."""
+        """Store the turn, and start the formation of due messages."""
         if not self._turn.observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
@@ -116,27 +117,27 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         if self._turn.form:
             form_later(self._resources, self._graphs.formation, identity)
 
-    # The same for an agent that is invoked synchronously, in a thread beside the loop that opened Mnemic.
+    # The same for an agent that is invoked synchronously, in another thread than that of the loop that opened Mnemic.
 
     def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """As `abefore_agent`.
+        """Run `abefore_agent` on the loop that opened Mnemic.
 
         Raises:
-            BlockedLoopError: the agent is invoked on that loop's own thread.
+            BlockedLoopError: if the agent is invoked on that loop's own thread.
         """
         return run_on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelCallResult[Any]:
-        """As `awrap_model_call`."""
+        """Run `awrap_model_call` on the loop that opened Mnemic."""
         recalled = None
         if _CONTEXT not in request.state:
             recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
         return _with_update(handler(_with_context(request, recalled)), recalled)
 
     def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
-        """As `aafter_agent`."""
+        """Run `aafter_agent` on the loop that opened Mnemic."""
         run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
@@ -148,12 +149,18 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
 
 def _with_update(response: ModelResponse[Any], recalled: MemoryState | None) -> ModelCallResult[Any]:
-    return ExtendedModelResponse(response, Command(update={**recalled})) if recalled else response
+    if not recalled:
+        return response
+    return ExtendedModelResponse(response, Command(update={**recalled}))
 
 
 def _with_context(request: ModelRequest[Any], recalled: MemoryState | None) -> ModelRequest[Any]:
     state: Mapping[str, Any] = {**request.state, **(recalled or {})}
-    own = [request.system_message] if request.system_message else []
-    messages: list[Any] = [*with_memory([*own, *request.messages], state[_CONTEXT])]
-    system = messages.pop(0) if messages and isinstance(messages[0], SystemMessage) else None
+    messages: list[Any] = [*request.messages]
+    if request.system_message:
+        messages.insert(0, request.system_message)
+    messages = [*with_memory(messages, state[_CONTEXT])]
+    system: SystemMessage | None = None
+    if messages and isinstance(messages[0], SystemMessage):
+        system = messages.pop(0)
     return request.override(system_message=system, messages=messages)

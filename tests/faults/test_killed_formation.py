@@ -182,7 +182,7 @@ def test_a_consolidation_frozen_past_its_lease_writes_nothing(
     other.do("form", JOBS[2].who)
     repeat([other], CONSOLIDATE_FIRST, until=lambda: unabsorbed(superuser) == 0)
     sleeper.thaw()
-    outcome = sleeper.answer().result["outcome"]
+    outcome = sleeper.answer().result.outcome
 
     if sabotage is None:
         assert outcome == "stale"

@@ -100,7 +100,7 @@ async def test_the_context_reaches_the_host_and_no_checkpoint(
         saved = await everything()
 
     (context,) = [turn["memory_context"] for turn in seen]
-    assert (KEPT in context["turn"], WISH in context["standing"]) == (True, True)
+    assert (KEPT in context.turn, WISH in context.standing) == (True, True)
     assert VISIBLE in saved
     assert (CANARY in saved) == (state is LeakyTurn)
 
@@ -123,7 +123,7 @@ async def test_the_second_turn_says_once_what_another_session_changed(memory: Mn
     for _ in range(2):
         await graph.ainvoke(said(GREETING), THREAD, context=FRIDAY)
 
-    assert ["<Updates" in turn["memory_context"]["turn"] for turn in seen] == [False, True, False]
+    assert ["<Updates" in turn["memory_context"].turn for turn in seen] == [False, True, False]
 
 
 async def test_a_formation_under_way_takes_up_the_next_turn(clean_db: Clone, model: LoopbackModel) -> None:
@@ -233,7 +233,7 @@ async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_wor
     who = SimpleNamespace(agent_id="harbor", user_id="ana", session_id="friday", host="blue")
     await graph.ainvoke({"talk": talk}, context=who)
 
-    assert KEPT in seen[0]["turn"]
+    assert KEPT in seen[0].turn
     rows = superuser.execute("select content from mnemic.messages where session_id = 'friday' order by place")
     assert [content for (content,) in rows] == ["Good morning.", f"{QUESTION}\n[image]", "nine o'clock"]
 
@@ -246,8 +246,8 @@ async def test_a_role_recalls_by_its_own_allowlist(memory: Mnemic, model: Loopba
         graph = host(memory, seen=seen, role=role, search="always").compile()
         await graph.ainvoke(said("Who keeps bees on the quay?"), context=FRIDAY)
 
-    assert [KEPT in turn["memory_context"]["turn"] for turn in seen] == [True, True, False]
-    assert [WISH in turn["memory_context"]["standing"] for turn in seen] == [True, False, False]
+    assert [KEPT in turn["memory_context"].turn for turn in seen] == [True, True, False]
+    assert [WISH in turn["memory_context"].standing for turn in seen] == [True, False, False]
 
 
 async def test_a_hosts_mistake_is_an_error_and_nothing_is_stored(memory: Mnemic, superuser: psycopg.Connection) -> None:

@@ -54,7 +54,7 @@ async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mne
     await memory.observe(ANA, turns("I keep bees"))
     (run,) = await memory.form(ANA)
 
-    assert [(other["reason"], other["waits"]) for other in others] == [(None, "leased")]  # type: ignore[index]
+    assert [(other.reason, other.waits) for other in others] == [(None, "leased")]
     assert (run.formed, run.waits) == (1, None)
     assert asked(model) == [FACTS, REFLECTIONS]
 

@@ -210,7 +210,7 @@ async def test_an_export_has_the_persons_rows_and_the_hashes_of_all_others(
     async with administration(clean_db) as opened:
         anchor = await opened.anchor(Identity(agent_id=AGENT), file)
     assert (checked.revision, checked.hash) == (anchor.revision, anchor.hash)
-    monkeypatch.setattr("mnemic.memory.governance.audit.PAGE", 4)
+    monkeypatch.setattr("mnemic.memory.governance.audit.PAGE_ROWS", 4)
     assert await exported(clean_db) == export  # however many pages it is read in
 
 

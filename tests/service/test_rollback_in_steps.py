@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("small_steps")
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollback, "STEP", STEP)
+    monkeypatch.setattr(rollback, "MAX_STEP_CHANGES", STEP)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_the_time_machine_does_what_its_model_says(
 def test_rollbacks_in_steps_do_what_the_model_says_of_them_as_one(
     clean_db: Clone, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    monkeypatch.setattr(rollback, "STEP", step)
+    monkeypatch.setattr(rollback, "MAX_STEP_CHANGES", step)
     met = run_machines(clean_db, superuser, many(20))
     assert met.keys() >= {f"{name}: done with {part}" for name in ("undo", "restore") for part in ("changes", "links")}
 

@@ -12,6 +12,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
 from mnemic.service.memory import Mnemic
+from mnemic.state.graphs import MemoryContext
 from mnemic.state.settings import Settings
 from tests.support.agents import is_agent
 from tests.support.loopback import LoopbackModel, calling, offering
@@ -151,9 +152,9 @@ async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the
 
     recalled = await _run(client, "recall", {"question": "Where did I say that I live?"})
     assert recalled["searched"] == "phrase"
-    assert TEXT in text_of(recalled["context"])
-    assert MERGED in text_of(recalled["context"])
-    assert "Lisbon" in text_of(recalled["context"])
+    assert TEXT in text_of(MemoryContext(**recalled["context"]))
+    assert MERGED in text_of(MemoryContext(**recalled["context"]))
+    assert "Lisbon" in text_of(MemoryContext(**recalled["context"]))
     assert recalled["memories"]
     assert recalled["over_budget"] == []
 

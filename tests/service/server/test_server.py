@@ -12,6 +12,7 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import UnprocessableEntityError
 
+from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from tests.support.agents import CANARY, KEPT, is_agent, system_of
 from tests.support.loopback import LoopbackModel, Reply, Request, calling
@@ -103,7 +104,7 @@ async def test_the_servers_own_row_of_a_thread_holds_no_words_of_memory(ana: Lan
     await remember_bees(served)
     thread = await new_thread(ana)
     recalled: Any = await ana.runs.wait(thread, "recall", input={"question": "Where are my bees?"}, context=GUIDE)
-    assert CANARY in text_of(recalled["context"])
+    assert CANARY in text_of(MemoryContext(**recalled["context"]))
     assert CANARY not in str(await ana.threads.get(thread))
 
     async with served.memory() as memory:
@@ -245,7 +246,7 @@ async def recalled(client: LangGraphClient, question: str) -> str:
     answer: Any = await client.runs.wait(
         None, "recall", input={"question": question, "search": "always"}, context=GUIDE
     )
-    return text_of(answer["context"])
+    return text_of(MemoryContext(**answer["context"]))
 
 
 @pytest.mark.parametrize(("user", "other"), [("cara", "dora"), ("cara@example.org", "cara@example%2Eorg")])
