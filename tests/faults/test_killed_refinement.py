@@ -183,7 +183,7 @@ def test_a_refinement_frozen_past_its_lease_changes_nothing_any_more(
         taken_up = other.answer()
 
     assert woken.error is RefinementOverError
-    assert taken_up.result["resumed"]
+    assert taken_up.result.resumed
     if is_fenced:
         assert done == {"DEDUP": 1}
         check_refined_once(fresh_db)

@@ -10,6 +10,7 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelError, ModelOutputError
+from mnemic.state.results import FormationResult
 from tests.support.loopback import LoopbackModel
 from tests.support.scripted import (
     CONSOLIDATION,
@@ -45,7 +46,7 @@ def waits(superuser: psycopg.Connection) -> list[int]:
 
 
 async def test_while_one_run_forms_a_session_another_leaves_it_alone(memory: Mnemic, model: LoopbackModel) -> None:
-    others: list[object] = []
+    others: list[FormationResult] = []
 
     async def come_too() -> None:
         others.extend(await memory.form(ANA))
