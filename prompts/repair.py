@@ -1,15 +1,15 @@
-"""Why an answer cannot be used, and what its model is told of it."""
+"""Issues of useless answers, and the advice to their model for a repair."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
 class ValidationIssue(NamedTuple):
-    """Why an answer cannot be used."""
+    """Issue of an answer that cannot be used."""
 
-    #: For errors and logs: nothing of the answer is in it.
+    #: Name of the issue for errors and logs, without words of the answer.
     kind: str
-    #: What the model is told; goes back to that model only.
+    #: Advice to the model, which no one else reads.
     advice: str
     #: Whether some drafts of the answer can be used; they are, if the repair brings no better answer.
     is_partial: bool = False
@@ -27,13 +27,13 @@ NOTHING: Final = ValidationIssue(
     "nothing, and no word that there is nothing",
     "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
 )
-#: Of an answer whose JSON is not of the form that was asked for.
+#: Advice on JSON that breaks the schema.
 BROKE_SCHEMA: Final = "it broke the schema ({problems})."
-#: The turn that asks for another answer.
+#: Message that requests another answer.
 REPAIR: Final = "Your last answer could not be used: {advice} Answer anew."
-#: Behind the request, for a model that cannot be told a schema otherwise.
+#: Text behind the request, for a model whose provider takes no schema.
 AS_JSON: Final = "Answer with one JSON object of this JSON schema, and with nothing else:\n{schema}"
-#: What is wrong with a draft.
+#: Problems of drafts by their reason.
 _PROBLEMS: Final[Mapping[str, str]] = {
     "unreadable": "lack a field of the schema, or have another value in it",
     "no_source": "cite no line of the conversation",
@@ -57,6 +57,6 @@ def refusal_summary(refused: Mapping[str, int]) -> str:
 
 
 def unusable_drafts(refused: Mapping[str, int], drafts: int, lines: int) -> str:
-    """What is told of an answer of whose drafts too many were refused."""
+    """Return the advice on an answer with too many refused drafts."""
     problems = "; ".join(f"{count} {_PROBLEMS[problem]}" for problem, count in sorted(refused.items()))
     return f"of its {drafts} texts {problems}. The lines of the conversation have the numbers 1 to {lines}."

@@ -1,4 +1,4 @@
-"""Records of writing: what the nodes of formation hand to one another and to storage, and what is kept on purpose."""
+"""Records of formations and of explicit writes."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,14 +12,14 @@ from mnemic.state.records import Message, NewMemory
 
 
 class Inbox(NamedTuple):
-    """The oldest unformed messages of a session, and what decides whether to form them."""
+    """Oldest unformed messages of a session, with figures that decide whether they are due."""
 
     messages: tuple[Message, ...]
-    #: All that are pending, those beyond this batch included.
+    #: Number of all pending messages, also of those behind this batch.
     pending: int
-    #: Those of them that only a retry takes.
+    #: Number of the pending messages that only a retry takes.
     quarantined: int
-    #: All messages of the session, formed ones included.
+    #: Number of all messages of the session, also of formed ones.
     session_messages: int
     #: Time since the session's last message.
     idle: timedelta
@@ -27,9 +27,9 @@ class Inbox(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarFact:
-    """A living fact near a new one."""
+    """An active fact near a new one."""
 
-    #: Place of the new fact in the question, from 0.
+    #: Place of the new fact in the query, from 0.
     place: int
     id: UUID
     #: 0 for a fact of the same batch, which is not stored yet.
@@ -40,13 +40,13 @@ class SimilarFact:
     category: str
     content: str
     dated: datetime
-    #: A protected fact counts as known, and no decision may close it.
+    #: A new fact may repeat a protected one, but no decision may close it.
     protected: bool
     private: bool
     importance: int
-    #: Cosine similarity of the two search texts; 0 where it was found by its words or its subject alone.
+    #: Cosine similarity of the two search texts; 0 if only words or the subject are similar.
     similarity: float
-    #: Another person who brought it.
+    #: Author, if that is another person.
     author: str | None = None
     #: Whole sentence that a member typed and that it rests on; None if unknown.
     said: str | None = None
@@ -54,29 +54,30 @@ class SimilarFact:
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateDraft:
-    """A new memory that was dropped because it is known."""
+    """A new memory that was dropped because it repeats another one."""
 
     new: NewMemory
-    #: What it repeats, in which scope, and whether that was stored before this run.
+    #: Id and scope key of the repeated memory.
     known_id: UUID
     scope_key: str
+    #: Whether that memory was stored before this run.
     is_stored: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Which messages of a run are accounted for. What is not keeps its words."""
+    """Messages of a run that became a memory or were judged empty; the others keep their words."""
 
-    #: Messages that a stored or known memory rests on.
+    #: Messages that a memory of the run, or a repeated memory, rests on.
     cited: frozenset[UUID] = frozenset()
-    #: Those that a draft rests on which was refused or had to give way.
+    #: Messages that a refused or dropped draft rests on.
     open: frozenset[UUID] = frozenset()
-    #: Whether each step has said that all others hold nothing; None: no step was asked.
+    #: Whether each step declared that all other messages hold nothing; None before the first step.
     nothing_else: bool | None = None
 
 
 class ExactDuplicate(NamedTuple):
-    """The living memory that says what a new one says."""
+    """An active memory with the same text as a new one."""
 
     new_id: UUID
     id: UUID
@@ -84,7 +85,7 @@ class ExactDuplicate(NamedTuple):
     protected: bool
 
 
-#: Who may share it. Facts never belong to a session, and what is explicit shall outlive one.
+#: Scopes of explicit writes, which outlive a session.
 ExplicitScope = Literal["user", "group", "agent"]
 
 
@@ -106,12 +107,12 @@ class RememberRequest(_Request):
     kind: Literal["fact", "core"] = "fact"
     importance: Annotated[int, Field(ge=1, le=5, strict=True)] = 3
     scope: ExplicitScope = "user"
-    #: Said in confidence: it is never shared.
+    #: Confidential, and so never shared.
     private: StrictBool = False
 
 
 class UpdateRequest(_Request):
-    """What changes about a memory, not what it says. None leaves a value as it is."""
+    """New values of a memory, but not of its text. None leaves a value as it is."""
 
     pinned: StrictBool | None = None
     #: All of its tags; an empty list removes them.
@@ -124,7 +125,7 @@ class UpdateRequest(_Request):
         | None
     ) = None
     importance: Annotated[int, Field(ge=1, le=5, strict=True)] | None = None
-    #: When it ceases to hold, such as the day of a plan; maintenance closes it then.
+    #: Time at which it ceases to hold, such as the day of a plan; maintenance closes it then.
     valid_until: Time | None = None
 
 
@@ -143,36 +144,36 @@ class ProcedureRequest(_Request):
 
 @dataclass(frozen=True, kw_only=True)
 class Remembered:
-    """What became of an explicit write."""
+    """Result of an explicit write."""
 
-    #: The memory that says it now. None: the one that says it already is of a category that the role may not read.
+    #: Id of the memory with this text; None if that is of a category that the role may not read.
     id: UUID | None
-    #: Who shares it; of one that was known already, who would have.
+    #: Scope key of the memory, or of the one that would have been stored.
     scope_key: str
-    #: A living memory says the same: nothing was written.
+    #: Whether an active memory has the same text, so that nothing was written.
     known: bool = False
-    #: Living facts so near that it may replace one of them; nearest first.
+    #: Active facts that it may replace, nearest first.
     near: tuple[SimilarFact, ...] = ()
 
     def as_row(self) -> dict[str, Any]:
-        """Its figures as plain JSON, without any words."""
-        return {"id": str(self.id) if self.id else None, "scope_key": self.scope_key, "known": self.known}
+        """Return the result as plain JSON, without texts."""
+        return {"id": self.id and str(self.id), "scope_key": self.scope_key, "known": self.known}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corrected:
-    """What became of a correction."""
+    """Result of a correction."""
 
-    #: The memory that says it now; the corrected one itself where it said so before, and nothing was written. None: one
-    #: of a category that the role may not read.
+    #: Id of the memory with the new text; None if that is of a category that the role may not read. It is the corrected
+    #: memory itself if that has this text already, so that nothing was written.
     id: UUID | None
-    #: The one that was to be corrected.
+    #: Id of the corrected memory.
     old_id: UUID
     scope_key: str
-    #: A living memory said so already; if that is another one, it took the place.
+    #: Whether an active memory had the text already; another one took the place of the corrected memory.
     known: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        """Its figures as plain JSON, without any words."""
-        new_id = str(self.id) if self.id else None
+        """Return the result as plain JSON, without texts."""
+        new_id = self.id and str(self.id)
         return {"id": new_id, "old_id": str(self.old_id), "scope_key": self.scope_key, "known": self.known}

@@ -17,33 +17,23 @@ from mnemic.memory.explicit.remember import (
     store_unless_known,
 )
 from mnemic.memory.explicit.texts import checked_procedure, checked_sentence, single_line
-from mnemic.memory.runtime.access import PROTECTED, require_visible, visible_memories
+from mnemic.memory.runtime.access import require_visible, visible_memories
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.sharing import Draft
+from mnemic.prompts.explicit import refusals
 from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
 from mnemic.state.formation import Corrected, ProcedureRequest
 from mnemic.state.identity import Identity, split_scope_key
-from mnemic.state.kinds import CONTEXT_KINDS, Kind
+from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory, NewMemory, Supersession
 from mnemic.storage import history, memories
 from mnemic.storage.transaction import ScopedTransaction
 
 _REASON: Final = "correct"
-#: Kinds whose text is derived from other memories.
-_DERIVED: Final[dict[Kind, str]] = {
-    "consolidation": "this is the consolidation of everything: remember what is right as a core memory beside it",
-    "journal": "this tells what a refinement did, which nobody rewrites: undo the refinement where it went wrong",
-}
-_ABSORBED: Final = "this has gone into a consolidation: remember what is right as a core memory beside that"
-_CLOSED: Final = "this memory is no longer in force: correct the one that took its place, or remember what is right"
-_SHARED: Final = (
-    "this memory is shared with others, and the new text may not be: that takes the user's own words, with nothing "
-    "personal or private in them. Remember it for this user alone"
-)
 
 
 async def correct(resources: Resources, identity: Identity, memory_id: UUID, content: str, caller: Caller) -> Corrected:
@@ -109,18 +99,16 @@ async def correctable(resources: Resources, identity: Identity, memory_ids: Iter
 
 def _require_correctable(resources: Resources, identity: Identity, memory: Memory) -> None:
     if memory.protected:
-        raise NotCorrectedError(PROTECTED)
-    if memory.kind in _DERIVED:
-        raise NotCorrectedError(_DERIVED[memory.kind])
+        raise NotCorrectedError(refusals.PROTECTED)
+    if memory.kind in refusals.DERIVED:
+        raise NotCorrectedError(refusals.DERIVED[memory.kind])
     if memory.state == "absorbed":
-        raise NotCorrectedError(_ABSORBED)
+        raise NotCorrectedError(refusals.ABSORBED)
     if memory.state != "active":
-        raise NotCorrectedError(_CLOSED)
+        raise NotCorrectedError(refusals.CLOSED_TO_CORRECT)
     # a role that reads procedures may write them
     if memory.kind != "procedure" and memory.category not in resources.categories.writable(identity.role):
-        raise CategoryRefusedError(
-            f"this role may not write into the category {memory.category}: forget the memory where it is wrong"
-        )
+        raise CategoryRefusedError(refusals.category_of_memory(memory.category))
 
 
 async def _require_below_limits(resources: Resources, tx: ScopedTransaction, caller: Caller) -> None:
@@ -134,7 +122,7 @@ async def _require_below_limits(resources: Resources, tx: ScopedTransaction, cal
 
 async def _require_below(tx: ScopedTransaction, limit: int, reasons: tuple[str, ...], done: str) -> None:
     if await history.count_today(tx, *reasons) >= limit:
-        raise NotCorrectedError(f"this session has had {limit} memories {done} today, and that is the most")
+        raise NotCorrectedError(refusals.limit_reached(limit, done))
 
 
 async def _supersede(tx: ScopedTransaction, old: Memory, prepared: PreparedMemory, until: datetime) -> Corrected:
@@ -165,7 +153,7 @@ def _checked_text(content: str, old: Memory, caller: Caller) -> str:
 def _checked_procedure(content: str) -> str:
     lines = [line for line in require_text(content, what="content").splitlines() if line.strip()]
     if len(lines) < 2:
-        raise InvalidInputError("a procedure is written as its title and, below it, a line for each step")
+        raise InvalidInputError(refusals.NO_STEPS)
     request = {"title": lines[0].strip(), "steps": lines[1:]}
     return checked_procedure(validate(ProcedureRequest, request, strict=None))
 
@@ -204,5 +192,5 @@ async def _shareable_sentence(
     draft = Draft(scope, text, old.category, private=old.private)
     place = await permitted_place(resources, identity, draft, caller, fallback="")
     if place.scope_key != old.scope_key:
-        raise NotCorrectedError(_SHARED)
+        raise NotCorrectedError(refusals.SHARED_TO_CORRECT)
     return place.said

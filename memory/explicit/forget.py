@@ -5,9 +5,10 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.memory.explicit.caller import Caller, ModelCaller
-from mnemic.memory.runtime.access import PROTECTED, require_visible, visible_memories
+from mnemic.memory.runtime.access import require_visible, visible_memories
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
+from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import NotForgottenError
 from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import RETAINED_STATES
@@ -18,8 +19,6 @@ from mnemic.storage.transaction import ScopedTransaction
 _REASON: Final = "forget"
 #: Reasons of operations that count as forgets of a session.
 FORGET_REASONS: Final = (_REASON, "correct")
-_SHARED: Final = "this memory is shared with others, and no conversation may take it from them"
-_CONSOLIDATION: Final = "this is the consolidation of everything: it is rewritten, not forgotten"
 
 
 async def forgettable(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
@@ -76,7 +75,7 @@ async def _forget(tx: ScopedTransaction, memory_id: UUID, allowlist: Allowlist, 
     await memories.allow_categories(tx, None)
     # limits the damage of a conversation that talks a model into forgetting
     if limit is not None and await history.count_today(tx, *FORGET_REASONS) >= limit:
-        raise NotForgottenError(f"this session has had {limit} memories forgotten today, and that is the most")
+        raise NotForgottenError(refusals.limit_reached(limit, "forgotten"))
     await memories.forget_derived(tx, memory.id)
     await memories.forget(tx, memory)
     return True
@@ -85,9 +84,9 @@ async def _forget(tx: ScopedTransaction, memory_id: UUID, allowlist: Allowlist, 
 def _obstacle(memory: Memory) -> str | None:
     """Return the reason against forgetting a memory, or None."""
     if memory.protected:
-        return PROTECTED
+        return refusals.PROTECTED
     if split_scope_key(memory.scope_key)[0] in ("group", "agent"):
-        return _SHARED
+        return refusals.SHARED_TO_FORGET
     if memory.kind == "consolidation":
-        return _CONSOLIDATION
+        return refusals.CONSOLIDATION_TO_FORGET
     return None

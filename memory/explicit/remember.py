@@ -17,6 +17,7 @@ from mnemic.memory.text.bands import Band, band_of_pair, nearest_relations
 from mnemic.memory.text.proof import find_quotations
 from mnemic.memory.text.sharing import Draft, is_typed
 from mnemic.models.embedders.vectors import Vector
+from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
@@ -96,11 +97,9 @@ async def remember_procedure(
 def _require_writable(resources: Resources, identity: Identity, request: RememberRequest) -> None:
     writable = resources.categories.writable(identity.role)
     if request.category not in writable:
-        raise CategoryRefusedError(
-            f"not a category that this role may write: it may choose {', '.join(writable) or 'none'}"
-        )
+        raise CategoryRefusedError(refusals.not_writable(writable))
     if request.kind == "core" and not resources.categories.of_role(identity.role).standing:
-        raise CategoryRefusedError("this role does not read core memories and may not write them: choose the kind fact")
+        raise CategoryRefusedError(refusals.NO_CORE)
 
 
 async def _store(
@@ -145,7 +144,7 @@ async def _require_below_limit(resources: Resources, tx: ScopedTransaction) -> N
     """Limit the damage of a conversation that orders a model about."""
     limit = resources.settings.remembers_per_session_and_day
     if await history.count_today(tx, *REMEMBER_REASONS) >= limit:
-        raise NotRememberedError(f"this session has had {limit} memories kept today, and that is the most")
+        raise NotRememberedError(refusals.limit_reached(limit, "kept"))
 
 
 async def prepare(resources: Resources, identity: Identity, new: NewMemory) -> PreparedMemory:
@@ -195,7 +194,7 @@ async def _require_kept_kind(resources: Resources, tx: ScopedTransaction, kind: 
     switch = "always_in_context" if kind in CONTEXT_KINDS else "rag"
     settings = resources.settings.overridden(await scopes.agent_settings(tx))
     if not getattr(settings, switch):
-        raise InvalidInputError(f"this agent keeps no memory of the kind {kind}: its setting {switch} is off")
+        raise InvalidInputError(refusals.switched_off(kind, switch))
 
 
 async def _near_facts(
@@ -219,7 +218,7 @@ async def _new_memory(resources: Resources, identity: Identity, draft: Draft, ki
     fallback = scope_key("user", identity.user_id) if identity.user_id else ""
     place = await permitted_place(resources, identity, draft, caller, fallback=fallback)
     if not place.scope_key:
-        raise InvalidInputError("a memory belongs to a user unless it may be shared: give the identity a user_id")
+        raise InvalidInputError(refusals.NO_OWNER)
     scope, owner = split_scope_key(place.scope_key)
     text = place.said or draft.text
     return replace(

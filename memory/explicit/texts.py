@@ -6,6 +6,7 @@ from typing import Final
 from mnemic.memory.text.questions import has_only_questions
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.writing import check_text, is_data
+from mnemic.prompts.explicit import refusals
 from mnemic.prompts.explicit.answers import PROBLEMS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest
@@ -27,7 +28,7 @@ def checked_sentence(content: str, kind: Kind) -> str:
     line = single_line(content)
     problem = _problem(line, kind)
     if problem:
-        raise InvalidInputError(f"content cannot be kept as it is written: {PROBLEMS[problem]}")
+        raise InvalidInputError(refusals.unusable(PROBLEMS[problem]))
     return check_text(line, kind=kind).text or ""
 
 
@@ -59,7 +60,7 @@ def checked_procedure(request: ProcedureRequest) -> str:
         lines.append(f"{number}. {text}")
     verdict = check_text(require_text("\n".join(lines), what="the procedure"), kind="procedure")
     if verdict.text is None:
-        raise InvalidInputError("the procedure repeats itself: write each step once, as an order to whoever follows it")
+        raise InvalidInputError(refusals.REPEATED_STEPS)
     return verdict.text
 
 

@@ -3,9 +3,10 @@
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.runtime.access import PROTECTED, require_visible
+from mnemic.memory.runtime.access import require_visible
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, is_blank
+from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
 from mnemic.state.formation import UpdateRequest
 from mnemic.state.identity import Identity, split_scope_key
@@ -15,8 +16,6 @@ from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 
 _REASON: Final = "annotate"
-_CLOSED: Final = "this memory is no longer in force: update the one that took its place"
-_SHARED: Final = "this memory is shared with others: give the identity teaches_agent to change it for all of them"
 
 
 async def update(resources: Resources, identity: Identity, memory_id: UUID, request: UpdateRequest) -> Memory:
@@ -48,12 +47,12 @@ async def update(resources: Resources, identity: Identity, memory_id: UUID, requ
 def _obstacle(memory: Memory, identity: Identity) -> str | None:
     """Return the reason against a change, or None."""
     if memory.protected:
-        return PROTECTED
+        return refusals.PROTECTED
     if memory.state not in RETAINED_STATES:
-        return _CLOSED
+        return refusals.CLOSED_TO_UPDATE
     is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
     if is_shared and not identity.teaches_agent:
-        return _SHARED
+        return refusals.SHARED_TO_UPDATE
     return None
 
 

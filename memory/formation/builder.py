@@ -268,13 +268,15 @@ class MemoryBuilder:
         if memory is None:
             return
         wording = memory.content.casefold().rstrip(".")
-        repeated = [existing for existing in self._existing if wording in existing.content.casefold()]
-        for existing in repeated:
-            is_stored = isinstance(existing, Memory)
+        is_repeated = False
+        for existing in self._existing:
+            if wording not in existing.content.casefold():
+                continue
+            is_repeated, is_stored = True, isinstance(existing, Memory)
             self.duplicates.append(
                 DuplicateDraft(new=memory, known_id=existing.id, scope_key=existing.scope_key, is_stored=is_stored)
             )
-        if not repeated:
+        if not is_repeated:
             self._existing.append(memory)
             self._add(memory)
 
@@ -315,8 +317,10 @@ class MemoryBuilder:
             return _FROM_ATTACHMENT
         if not is_open and not typed_messages(sources):
             return "not_own_words"
-        existing = [memory.content for memory in self._existing]
-        if not is_confirmed(text, sources, self._batch, [*existing, *self.context.resolver.groups]):
+        known = list(self.context.resolver.groups)
+        for memory in self._existing:
+            known.append(memory.content)
+        if not is_confirmed(text, sources, self._batch, known):
             return "not_own_words"
         if has_unknown_number(text, self._shown_digits):
             return "not_in_conversation"
@@ -326,14 +330,16 @@ class MemoryBuilder:
 
     @cached_property
     def _attachments(self) -> Attachments:
-        typed = [message.typed_text for message in self._batch]
-        return Attachments.of(self._batch, [*typed, *self.context.resolver.groups])
+        texts = list(self.context.resolver.groups)
+        for message in self._batch:
+            texts.append(message.typed_text)
+        return Attachments.of(self._batch, texts)
 
     @cached_property
     def _shown_digits(self) -> str:
         texts = [self.context.shown]
-        texts += [message.content for message in self._batch]
-        texts += [memory.content for memory in self._existing]
+        for row in [*self._batch, *self._existing]:
+            texts.append(row.content)
         return joined_digits("\n".join(texts))
 
     def _take(self, verdict: Verdict, sources: Sequence[Message], problem: str | None) -> str | None:
@@ -344,7 +350,7 @@ class MemoryBuilder:
             sources: messages that the draft cites.
             problem: why the draft may not rest on them.
         """
-        ids = {message.id for message in sources}
+        ids = ids_of(sources)
         problem = problem or verdict.problem or self._copied(verdict.text or "")
         if problem or verdict.text is None:
             self.checks["refused"] += 1
@@ -380,11 +386,11 @@ class MemoryBuilder:
 
     def _with_attachments(self, sources: Sequence[Message]) -> tuple[UUID, ...]:
         """Return the ids of sources and of their attachments, so that an erasure of the memory reaches both."""
-        attachments = {message.id for message in self._batch if message.role == "attachment"}
+        batch = ids_of(self._batch)
         ids: dict[UUID, None] = {}
         for message in sources:
             ids[message.id] = None
-            if attachment_id(message.id) in attachments:
+            if attachment_id(message.id) in batch:
                 ids[attachment_id(message.id)] = None
         return tuple(ids)
 
@@ -412,8 +418,13 @@ def added_counts(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, in
     return {name: old.get(name, 0) + new.get(name, 0) for name in [*old, *new]}
 
 
+def ids_of(rows: Iterable[Message | NewMemory]) -> set[UUID]:
+    """Return the ids of messages or memories."""
+    return {row.id for row in rows}
+
+
 def most_important(memories: Sequence[NewMemory], limit: int) -> list[NewMemory]:
     """Return the most important memories in the order given; of equally important ones the first."""
     ranked = sorted(memories, key=lambda memory: -memory.importance)
-    ids = {memory.id for memory in ranked[:limit]}
+    ids = ids_of(ranked[:limit])
     return [memory for memory in memories if memory.id in ids]

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import combinations, zip_longest
+from itertools import zip_longest
 from math import fsum, log, sqrt
 from operator import mul
 from typing import Final
@@ -24,7 +24,7 @@ from mnemic.prompts.formation.decide import DecideInput, ShownFact
 from mnemic.state.formation import DuplicateDraft, ExactDuplicate, SimilarFact
 from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.records import Memory, NewMemory, ScopeContext
+from mnemic.state.records import Memory, Message, NewMemory, ScopeContext
 from mnemic.state.settings import Settings
 from mnemic.storage import memories
 
@@ -67,7 +67,11 @@ async def find_similar(resources: Resources, identity: Identity, run: FormationR
 
 def speaker_keys(run: FormationRun) -> list[str]:
     """Return the scope keys of the users who speak in the run's messages."""
-    return [scope_key("user", user_id) for user_id in speakers(run.batch)]
+    return _user_keys(run.batch)
+
+
+def _user_keys(batch: Iterable[Message]) -> list[str]:
+    return [scope_key("user", user_id) for user_id in speakers(batch)]
 
 
 def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list[list[str]]:
@@ -76,7 +80,7 @@ def changeable_keys(facts: Iterable[NewMemory], resolver: ScopeResolver) -> list
     A shared fact may close a fact that its speakers stated for themselves. A user's fact closes a group's only if it
     may take its place there. Otherwise the group would lose a fact and not see the new one.
     """
-    users = [scope_key("user", user_id) for user_id in speakers(resolver.batch)]
+    users = _user_keys(resolver.batch)
     groups = [scope_key("group", group_id) for group_id in resolver.identity.group_ids]
     narrower: Mapping[str, list[str]] = {"agent": [*groups, *users], "group": users}
     keys: list[list[str]] = []
@@ -129,10 +133,13 @@ def compare_facts(
     for place, (fact, vector) in enumerate(zip(facts, vectors, strict=True)):
         candidates = [old for old in stored if old.place == place]
         near: list[SimilarFact] = []
+        repeated: list[SimilarFact] = []
         for old in [*candidates, *earlier[place]]:
-            if old.scope_key == fact.scope_key and old.id not in result.dropped:
-                near.append(old)
-        repeated = [old for old in near if band_of_pair(fact.content, old.content, old.similarity, bands) == "auto"]
+            if old.scope_key != fact.scope_key or old.id in result.dropped:
+                continue
+            near.append(old)
+            if band_of_pair(fact.content, old.content, old.similarity, bands) == "auto":
+                repeated.append(old)
         if repeated:
             result.drop(fact, repeated)
             continue
@@ -164,30 +171,35 @@ def duplicates_of(new: NewMemory, repeated: Iterable[SimilarFact | ExactDuplicat
 
 def _earlier_facts(facts: Sequence[NewMemory], vectors: Sequence[Vector | None]) -> list[list[SimilarFact]]:
     """Return for each fact the facts before it, in the form of stored ones."""
-    earlier: list[list[SimilarFact]] = [[] for _ in facts]
-    for before, place in combinations(range(len(facts)), 2):
-        fact, vector, later = facts[before], vectors[before], vectors[place]
-        similarity = 0.0
-        if vector and later:
-            similarity = sum(map(mul, vector, later))
-        earlier[place].append(
-            SimilarFact(
-                place=place,
-                id=fact.id,
-                version=0,
-                scope_key=fact.scope_key,
-                subject=fact.subject,
-                subject_user_id=fact.subject_user_id,
-                category=fact.category,
-                content=fact.content,
-                dated=fact.valid_from,
-                protected=False,
-                private=fact.private,
-                importance=fact.importance,
-                similarity=similarity,
-            )
-        )
+    earlier: list[list[SimilarFact]] = []
+    for place, vector in enumerate(vectors):
+        before: list[SimilarFact] = []
+        for fact, other in zip(facts[:place], vectors[:place], strict=True):
+            similarity = 0.0
+            if other and vector:
+                similarity = sum(map(mul, other, vector))
+            before.append(_as_stored(fact, place, similarity))
+        earlier.append(before)
     return earlier
+
+
+def _as_stored(fact: NewMemory, place: int, similarity: float) -> SimilarFact:
+    """Return a new fact in the form of a stored one, near the new fact at this place."""
+    return SimilarFact(
+        place=place,
+        id=fact.id,
+        version=0,
+        scope_key=fact.scope_key,
+        subject=fact.subject,
+        subject_user_id=fact.subject_user_id,
+        category=fact.category,
+        content=fact.content,
+        dated=fact.valid_from,
+        protected=False,
+        private=fact.private,
+        importance=fact.importance,
+        similarity=similarity,
+    )
 
 
 @dataclass(frozen=True)
@@ -211,7 +223,7 @@ def select_candidates(
     candidate of two new facts takes its tokens once. Of 75 facts that a careful reader's decisions named 72 are
     selected, in three quarters of the characters.
     """
-    selected: dict[UUID, list[SimilarFact]] = {new_id: [] for new_id in candidates}
+    selected: dict[UUID, list[SimilarFact]] = {}
     shown: set[UUID] = set()
     tokens_left = limits.max_tokens
     pairs = _pairs(candidates)
@@ -224,8 +236,8 @@ def select_candidates(
         if tokens <= tokens_left and is_wanted:
             tokens_left -= tokens
             shown.add(old.id)
-            selected[new_id].append(old)
-    return {new_id: near for new_id, near in selected.items() if near}
+            selected.setdefault(new_id, []).append(old)
+    return selected
 
 
 def _pairs(candidates: Candidates) -> list[tuple[UUID, SimilarFact]]:
@@ -243,7 +255,8 @@ def _close_pairs(
 ) -> set[tuple[UUID, UUID]]:
     """Return the pairs of ids whose likeness of meaning, as a share of the band, and of rare words add up to enough."""
     texts = {fact.id: fact.content for fact in facts}
-    texts.update({old.id: old.content for _, old in pairs})
+    for _, old in pairs:
+        texts[old.id] = old.content
     words = _WordLikeness(texts)
     close: set[tuple[UUID, UUID]] = set()
     for new_id, old in pairs:
@@ -256,9 +269,11 @@ class _WordLikeness:
     """Cosine similarities of texts by their words, where a word counts more the fewer texts have it."""
 
     def __init__(self, texts: Mapping[UUID, str]) -> None:
-        self._words = {item_id: content_tokens(text) for item_id, text in texts.items()}
+        self._words: dict[UUID, frozenset[str]] = {}
         frequencies: Counter[str] = Counter()
-        for words in self._words.values():
+        for item_id, text in texts.items():
+            words = content_tokens(text)
+            self._words[item_id] = words
             frequencies.update(words)
         self._weights = {word: log(len(texts) / count) for word, count in frequencies.items()}
 

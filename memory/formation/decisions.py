@@ -118,16 +118,21 @@ class Outcome:
             candidates: stored facts near it.
             unchanged: ids of named facts that still hold, since the replacement has all their details.
         """
-        texts = {(old.scope_key, old.content) for old in candidates}
-        for row in self.facts.values():
-            if row.id != replacement.id:
-                texts.add((row.scope_key, row.content))
-        if not named or (replacement.scope_key, replacement.content) in texts:
+        if not named or self._is_known(replacement, candidates):
             return
         self.facts[replacement.id] = replacement
         for old in named:
             until = None if old.id in unchanged else replacement.valid_from
             self.supersessions[old.id] = Supersession(old.id, old.version, replacement.id, until)
+
+    def _is_known(self, replacement: NewMemory, candidates: Iterable[SimilarFact]) -> bool:
+        """Return whether another fact of the same scope key has the text of a replacement."""
+        others: list[SimilarFact | NewMemory] = [*candidates, *self.facts.values()]
+        for row in others:
+            is_same = row.scope_key == replacement.scope_key and row.content == replacement.content
+            if is_same and row.id != replacement.id:
+                return True
+        return False
 
 
 def apply_decisions(
@@ -167,8 +172,13 @@ def _apply(outcome: Outcome, row: NumberedFact, decision: Decision) -> None:
 
 def _drop_duplicate(outcome: Outcome, fact: NewMemory, named: Sequence[SimilarFact]) -> None:
     """Drop a fact that repeats named facts of its scope key, unless it has a detail that they lack."""
-    repeated = [old for old in named if old.scope_key == fact.scope_key]
-    if not repeated or missing_details([fact.content], " ".join(old.content for old in repeated)):
+    repeated: list[SimilarFact] = []
+    text = ""
+    for old in named:
+        if old.scope_key == fact.scope_key:
+            repeated.append(old)
+            text += f" {old.content}"
+    if not repeated or missing_details([fact.content], text):
         return
     del outcome.facts[fact.id]
     outcome.duplicates += duplicates_of(fact, repeated)
@@ -245,10 +255,13 @@ def _merged(fact: NewMemory, text: str, named: Sequence[SimilarFact]) -> NewMemo
     Readers of a group or an agent get the typed sentence of the new fact: see `scoping.with_shared_wording`.
     """
     checked = check_text(text, kind="fact").text
-    sources = " ".join([fact.content, *(old.content for old in named)])
+    sources, private, importance = fact.content, fact.private, fact.importance
+    for old in named:
+        sources += f" {old.content}"
+        private = private or old.private
+        importance = max(importance, old.importance)
     if checked is None or missing_details([checked], sources) or missing_details([fact.content], checked):
         return None
-    private = fact.private or any(old.private for old in named)
     may_share = not (private or has_contact_data(checked) or imitates_prompt(checked))
     if is_shared(fact.scope_key) and not may_share:
         return None
@@ -258,5 +271,5 @@ def _merged(fact: NewMemory, text: str, named: Sequence[SimilarFact]) -> NewMemo
         search_text=search_text(fact.valid_from, fact.subject, checked),
         private=private,
         tags=fact.tags if may_share else (),
-        importance=max(fact.importance, *(old.importance for old in named)),
+        importance=importance,
     )

@@ -26,7 +26,9 @@ async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Se
         personal: categories that are never shared.
     """
     unabsorbed = await memories.count_unabsorbed(tx)
-    stale = {row.scope_key for row in await memories.find_stale(tx, tx.scope_keys, personal)}
+    stale: set[str] = set()
+    for row in await memories.find_stale(tx, tx.scope_keys, personal):
+        stale.add(row.scope_key)
     if not unabsorbed and not stale:
         return []
     by_key = await scopes.scope_settings(tx)

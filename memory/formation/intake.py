@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import pairwise
 from math import ceil
 from typing import Final
 from uuid import UUID
@@ -252,14 +251,14 @@ def turn_reason(messages: Sequence[Message], *, has_more: bool, is_forced: bool)
 
 def first_turn(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the oldest turn: the messages before a user's, the user's, and all until a user's next one."""
-    roles = ["", *(message.role for message in messages)]
-    starts: list[int] = []
-    for place, (before, role) in enumerate(pairwise(roles)):
-        if role == "user" and before != "user":
-            starts.append(place)
-    if len(starts) < 2:
-        return messages
-    return messages[: starts[1]]
+    before, turns = "", 0
+    for place, message in enumerate(messages):
+        if message.role == "user" and before != "user":
+            turns += 1
+            if turns == 2:
+                return messages[:place]
+        before = message.role
+    return messages
 
 
 def facts_of_batch(messages: Sequence[Message], settings: Settings) -> int:

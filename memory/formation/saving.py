@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from mnemic.memory.formation.builder import added_counts, most_important, without_dropped
+from mnemic.memory.formation.builder import added_counts, ids_of, most_important, without_dropped
 from mnemic.memory.formation.candidates import duplicates_of, speaker_keys
 from mnemic.memory.formation.due import due_scope_keys
 from mnemic.memory.formation.intake import quota_scope_key
@@ -18,10 +18,10 @@ from mnemic.memory.runtime.transcript import submitters
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.formation import Coverage, DuplicateDraft
+from mnemic.state.formation import Coverage, DuplicateDraft, ExactDuplicate
 from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, scope_key
-from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Supersession
+from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import embeddings, inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -53,6 +53,27 @@ class _Indexed:
     texts: Sequence[IndexedText]
 
 
+@dataclass(frozen=True)
+class _Inserted:
+    """Memories of a plan: those that are stored now, and those that an active duplicate kept out."""
+
+    stored: Sequence[NewMemory]
+    dropped: Sequence[NewMemory]
+
+    @classmethod
+    def of(cls, new: Iterable[NewMemory], stored_ids: Set[UUID]) -> "_Inserted":
+        """Return the memories by whether their ids are among the stored ones."""
+        stored: list[NewMemory] = []
+        dropped: list[NewMemory] = []
+        for memory in new:
+            (stored if memory.id in stored_ids else dropped).append(memory)
+        return cls(stored, dropped)
+
+    def has_stored(self, memory_id: UUID) -> bool:
+        """Return whether the memory with this id is stored now."""
+        return any(memory.id == memory_id for memory in self.stored)
+
+
 async def save(resources: Resources, identity: Identity, run: FormationRun, run_id: str | None) -> FormationRun:
     """Store the memories of a run and settle its messages, all or nothing.
 
@@ -71,22 +92,23 @@ async def save(resources: Resources, identity: Identity, run: FormationRun, run_
     plan = await _plan(resources, identity, run, settings)
     indexed = await _index(resources, identity, run, plan)
 
-    async def save_in(tx: ScopedTransaction) -> tuple[FormationRun, set[UUID], bool]:
+    async def save_in(tx: ScopedTransaction) -> tuple[FormationRun, _Inserted, bool]:
         op_id = await tx.begin_operation("formation", run_id=run_id, meta=_submitters(run))
         await inbox.settle(tx, op_id, run.batch, read_revision=run.read_revision)
         model = indexed.resources.embedder.name
-        stored = await memories.insert(tx, plan.memories, model=model, vectors=indexed.vectors, run_id=run_id)
-        superseded = await _supersede(tx, run, plan, stored)
+        stored_ids = await memories.insert(tx, plan.memories, model=model, vectors=indexed.vectors, run_id=run_id)
+        inserted = _Inserted.of(plan.memories, stored_ids)
+        superseded = await _supersede(tx, run, plan, inserted)
         if run.max_writes is not None:
-            await _count_turn(tx, quota_scope_key(run.batch, identity), len(stored), settings)
+            await _count_turn(tx, quota_scope_key(run.batch, identity), len(inserted.stored), settings)
         await _store_messages(tx, plan, indexed, settings)
         due = await due_scope_keys(tx, settings, resources.categories.personal)
         await leases.finish(tx, run.lease)
-        saved = _saved(run, plan, stored, superseded, due)
-        return saved, stored, await embeddings.are_due(tx)
+        saved = replace(_saved(run, plan, inserted), superseded=superseded, due=due)
+        return saved, inserted, await embeddings.are_due(tx)
 
-    run, stored, has_pending_vectors = await resources.database.write(identity, save_in, also=keys)
-    _note_events(resources, identity, run, [memory for memory in plan.memories if memory.id in stored])
+    run, inserted, has_pending_vectors = await resources.database.write(identity, save_in, also=keys)
+    _note_events(resources, identity, run, inserted.stored)
     if has_pending_vectors:
         embed_later(indexed.resources, identity, also=keys)
     return run
@@ -118,7 +140,7 @@ def within_limit(
     if limit is None:
         return list(new), list(supersessions)
     retained = most_important(new, limit)
-    ids = {memory.id for memory in retained}
+    ids = ids_of(retained)
     return retained, [row for row in supersessions if row.new_id in ids]
 
 
@@ -161,8 +183,11 @@ def _without_closed_relations(new: Sequence[NewMemory], supersessions: Sequence[
     closed = {row.old_id for row in supersessions}
     result: list[NewMemory] = []
     for memory in new:
-        relations = tuple(row for row in memory.relations if row.to_id not in closed and memory.id not in closed)
-        result.append(replace(memory, relations=relations))
+        relations: list[Relation] = []
+        for row in memory.relations:
+            if memory.id not in closed and row.to_id not in closed:
+                relations.append(row)
+        result.append(replace(memory, relations=tuple(relations)))
     return result
 
 
@@ -186,7 +211,9 @@ def _kept_messages(
         return list(run.batch)
     if settings.kept_messages != "sources":
         return []
-    sources = {message_id for _, message_id in further_sources(run.duplicates, new, run.batch)}
+    sources: set[UUID] = set()
+    for _, message_id in further_sources(run.duplicates, new, run.batch):
+        sources.add(message_id)
     for memory in new:
         sources.update(memory.source_message_ids)
     kept: list[Message] = []
@@ -208,7 +235,7 @@ def further_sources(
     owner_keys: dict[UUID, str | None] = {}
     for message in batch:
         owner_keys[message.id] = scope_key("user", message.user_id) if message.user_id else None
-    chains = _DuplicateChains(duplicates, {memory.id for memory in new})
+    chains = _DuplicateChains(duplicates, ids_of(new))
     pairs: set[tuple[UUID, UUID]] = set()
     for row in duplicates:
         if not row.scope_key.startswith(("user:", "session:")):
@@ -250,14 +277,18 @@ async def _index(resources: Resources, identity: Identity, run: FormationRun, pl
         resources = resources.with_embedder(run.embedder)
     else:
         resources = await with_agents_embedder(resources, identity)
-    missing = [memory for memory in plan.memories if memory.id not in run.vectors]
+    missing: list[NewMemory] = []
+    wanted: list[str] = []
+    for memory in plan.memories:
+        if memory.id not in run.vectors:
+            missing.append(memory)
+            wanted.append(memory.search_text)
     texts: list[IndexedText] = []
     for message in plan.kept:
         for number, piece in enumerate(pieces(message.content)):
             text = search_text(message.said_at, message.author, piece)
             texts.append(IndexedText(item_id=message.id, piece=number, text=text))
-    wanted = [memory.search_text for memory in missing]
-    wanted += [text.text for text in texts]
+            wanted.append(text)
     made = iter(await embed_to_store(resources, wanted))
     vectors = dict(run.vectors)
     for memory in missing:
@@ -273,28 +304,28 @@ def _submitters(run: FormationRun) -> dict[str, list[str]]:
     return {"submitted_by": others}
 
 
-async def _supersede(tx: ScopedTransaction, run: FormationRun, plan: _Plan, stored: set[UUID]) -> int:
+async def _supersede(tx: ScopedTransaction, run: FormationRun, plan: _Plan, inserted: _Inserted) -> int:
     """Close superseded facts and add further sources; return the number of closed facts.
 
     If an active duplicate kept a new memory from being stored, the duplicate takes its place.
     """
-    dropped = [memory for memory in plan.memories if memory.id not in stored]
-    exact = await memories.find_exact_duplicates(tx, dropped) if dropped else {}
+    exact: dict[UUID, ExactDuplicate] = {}
+    if inserted.dropped:
+        exact = await memories.find_exact_duplicates(tx, inserted.dropped)
     changes: list[Supersession] = []
     for row in plan.supersessions:
         duplicate = exact.get(row.new_id)
         if duplicate and duplicate.id != row.old_id:
             changes.append(row._replace(new_id=duplicate.id))
-        elif row.new_id in stored:
+        elif inserted.has_stored(row.new_id):
             changes.append(row)
     if changes:
         await memories.supersede(tx, changes)
     duplicates = [*run.duplicates]
-    for memory in dropped:
+    for memory in inserted.dropped:
         if memory.id in exact:
             duplicates += duplicates_of(memory, [exact[memory.id]])
-    added = [memory for memory in plan.memories if memory.id in stored]
-    await memories.add_sources(tx, further_sources(duplicates, added, run.batch))
+    await memories.add_sources(tx, further_sources(duplicates, inserted.stored, run.batch))
     return len(changes)
 
 
@@ -318,22 +349,20 @@ async def _store_messages(tx: ScopedTransaction, plan: _Plan, indexed: _Indexed,
     """Index the kept messages, and erase the text of the covered ones later."""
     if indexed.texts:
         await inbox.index_messages(tx, indexed.resources.embedder.name, indexed.texts)
-    forgotten = plan.covered - {message.id for message in plan.kept}
+    forgotten = plan.covered - ids_of(plan.kept)
     if forgotten:
         await inbox.schedule_forgetting(tx, forgotten, timedelta(days=settings.forget_after_days))
     await inbox.forget_due(tx)
 
 
-def _saved(run: FormationRun, plan: _Plan, stored: Set[UUID], superseded: int, due: Sequence[str]) -> FormationRun:
+def _saved(run: FormationRun, plan: _Plan, inserted: _Inserted) -> FormationRun:
     refused: Mapping[str, int] = run.refused
     if plan.over_limit:
         refused = added_counts(refused, {"over_limit": plan.over_limit})
     return replace(
         run,
-        stored=Counter(memory.kind for memory in plan.memories if memory.id in stored),
-        superseded=superseded,
+        stored=Counter(memory.kind for memory in inserted.stored),
         uncovered_messages=len(run.batch) - len(plan.covered),
-        due=due,
         refused=refused,
     )
 

@@ -1,19 +1,16 @@
 """Memories that a role may see, in any state, by their ids."""
 
 from collections.abc import Iterable
-from typing import Final
 from uuid import UUID
 
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
+from mnemic.prompts.explicit.refusals import UNKNOWN_ID
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory
 from mnemic.storage import memories
-
-#: Reason against a change of a protected memory.
-PROTECTED: Final = "this memory is protected: only an administrator can lift that"
 
 
 async def visible_memories(resources: Resources, identity: Identity, memory_ids: Iterable[UUID]) -> list[Memory]:
@@ -52,9 +49,7 @@ def require_visible(memory: Memory | None, allowlist: Allowlist) -> Memory:
         InvalidInputError: if there is none, or the role may not see it; both cases have the same message.
     """
     if memory is None or not is_visible(memory, allowlist):
-        raise InvalidInputError(
-            "no memory of this user or session has this id: search for it, and take the id from there"
-        )
+        raise InvalidInputError(UNKNOWN_ID)
     return memory
 
 

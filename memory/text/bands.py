@@ -1,4 +1,4 @@
-"""Bands of similarity between two facts."""
+"""Bands of similarity between two facts, and relations of a fact to its neighbours. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Bands:
     """Cosine similarities (0..1) at which each band begins, one set per embedder.
 
     Raises:
-        ConfigurationError: they do not rise from fallback over check to auto within 0..1.
+        ConfigurationError: if they do not rise from fallback over check to auto within 0..1.
     """
 
     #: The same fact, without a call of a model.
@@ -55,22 +55,33 @@ def band_of_pair(new: str, old: str, similarity: float, bands: Bands) -> Band:
     """
     if new == old:
         return "auto"
+    if similarity >= bands.auto and same_fact(new, old):
+        return "auto"
     if similarity >= bands.check:
-        return "auto" if similarity >= bands.auto and same_fact(new, old) else "check"
-    return "fallback" if similarity >= bands.fallback else "new"
+        return "check"
+    if similarity >= bands.fallback:
+        return "fallback"
+    return "new"
 
 
 def nearest_relations(near: Iterable[SimilarFact], bands: Bands, settings: Settings) -> tuple[Relation, ...]:
     """Return the relations of a new fact to its nearest neighbours, strongest first."""
-    min_similarity = bands.fallback if settings.link_min is None else settings.link_min
-    strong = [old for old in near if old.similarity >= min_similarity]
-    nearest = sorted(strong, key=lambda old: -old.similarity)[: settings.neighbours]
-    # rounded vectors may have a cosine above 1
-    return tuple(Relation(to_id=old.id, strength=min(1.0, old.similarity)) for old in nearest)
+    min_similarity = bands.fallback
+    if settings.link_min is not None:
+        min_similarity = settings.link_min
+    relations: list[Relation] = []
+    for old in sorted(near, key=lambda old: -old.similarity)[: settings.neighbours]:
+        if old.similarity >= min_similarity:
+            # rounded vectors may have a cosine above 1
+            relations.append(Relation(to_id=old.id, strength=min(1.0, old.similarity)))
+    return tuple(relations)
 
 
 def _wording(text: str) -> list[str]:
-    tokens = _NOT.sub(" not", text).split()
-    plain = [token.rstrip(".,;:!?…") for token in tokens]
-    # `2` for `two`; a word with a sign or digit stays, since `.5` is not `5`
-    return [((token.isalpha() and find_numbers(token)) or (token,))[0] for token in plain]
+    wording: list[str] = []
+    for token in _NOT.sub(" not", text).split():
+        word = token.rstrip(".,;:!?…")
+        # `2` for `two`; a word with a sign or digit stays, since `.5` is not `5`
+        numbers = find_numbers(word) if word.isalpha() else ()
+        wording.append(numbers[0] if numbers else word)
+    return wording

@@ -1,12 +1,12 @@
 """Compare the details of source texts with another text, in any form; a date also keeps values computed from it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import zip_longest
 from typing import NamedTuple
 
-from mnemic.memory.text.details import WEEKDAYS, details, placed_dates
+from mnemic.memory.text.details import WEEKDAYS, Details, details, placed_dates
 from mnemic.memory.text.words import folded_words, pattern
 from mnemic.state.kinds import MONTHS
 
@@ -26,7 +26,9 @@ class _Day(NamedTuple):
 
     def implies(self, other: "_Day") -> bool:
         """Return whether it holds the other one, years aside."""
-        return (self if self.year else self._replace(year=other.year)).holds(other)
+        if self.year:
+            return self.holds(other)
+        return self._replace(year=other.year).holds(other)
 
     @property
     def first(self) -> date | None:
@@ -39,7 +41,9 @@ class _Day(NamedTuple):
     @property
     def weekday(self) -> str | None:
         """Return the weekday of a whole date; None for a less exact one."""
-        return WEEKDAYS[self.first.weekday()] if self.day and self.first else None
+        if self.day and self.first:
+            return WEEKDAYS[self.first.weekday()]
+        return None
 
 
 class Compared(NamedTuple):
@@ -67,72 +71,133 @@ def missing_details(sources: Sequence[str], text: str, since: Sequence[datetime]
 
 def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime] = ()) -> list[Compared]:
     """Compare every distinct detail of the sources, in any case, with the text; it must hold it for all of them."""
-    present, folded, known = details(text), " ".join(text.casefold().split()), set(folded_words(text))
-    days, stated = _days(text), [_days(source) for source in sources]
-    counted = [day for day in days if not any(one.implies(day) for own in stated for one in own)]
-    # a year within a date counts as a number as well; a day of the month does not
-    numbers = {*present.numbers, *(f"{day.year:04}" for day in days if day.year)}
-    found: dict[tuple[str, str], Compared] = {}
-    for source, own, said in zip_longest(sources, stated, since):
-        falls_on = {day.weekday for day in days if day in counted or any(one.implies(day) for one in own)}
-        theirs = details(source)
-        held = [
-            *(("name", name, name.casefold() in known) for name in theirs.names),
-            *(("number", one, one in numbers or _is_between(one, said, counted)) for one in theirs.numbers),
-            *(("date", one, _is_told(one, days) or one in falls_on or one in present.dates) for one in theirs.dates),
-            *(("quoted", one, _is_quoted(one, folded)) for one in theirs.quoted),
-        ]
-        for kind, detail, is_held in held:
-            first = found.get((kind, detail.casefold()), Compared(kind, detail, is_kept=True))
-            found[kind, detail.casefold()] = first._replace(is_kept=first.is_kept and is_held)
-    return list(found.values())
+    source_days = [_days(source) for source in sources]
+    comparison = _Comparison.of(text, source_days)
+    rows: dict[tuple[str, str], Compared] = {}
+    for place, source in enumerate(sources):
+        said_at = since[place] if place < len(since) else None
+        for row in comparison.compare(details(source), source_days[place], said_at):
+            key = (row.kind, row.detail.casefold())
+            first = rows.setdefault(key, row)
+            rows[key] = first._replace(is_kept=first.is_kept and row.is_kept)
+    return list(rows.values())
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The details of a text, in the forms in which a source may have them."""
+
+    folded: str
+    words: frozenset[str]
+    numbers: frozenset[str]
+    dates: frozenset[str]
+    days: list[_Day]
+    #: Days that no source names.
+    computed: list[_Day]
+
+    @classmethod
+    def of(cls, text: str, source_days: Sequence[Sequence[_Day]]) -> "_Comparison":
+        """Return the details of a text for a comparison with sources that name these days."""
+        days, computed = _days(text), []
+        for day in days:
+            if not any(_implied(day, named) for named in source_days):
+                computed.append(day)
+        present = details(text)
+        # a year within a date counts as a number as well; a day of the month does not
+        years = [f"{day.year:04}" for day in days if day.year]
+        return cls(
+            folded=" ".join(text.casefold().split()),
+            words=frozenset(folded_words(text)),
+            numbers=frozenset([*present.numbers, *years]),
+            dates=frozenset(present.dates),
+            days=days,
+            computed=computed,
+        )
+
+    def compare(self, source: Details, named: Sequence[_Day], said_at: datetime | None) -> Iterator[Compared]:
+        """Yield each detail of a source, and whether the text holds it.
+
+        Args:
+            source: details of the source.
+            named: days that the source names.
+            said_at: time of the source; without it no spans of time are computed.
+        """
+        for name in source.names:
+            yield Compared("name", name, name.casefold() in self.words)
+        for number in source.numbers:
+            is_kept = number in self.numbers or _is_between(number, said_at, self.computed)
+            yield Compared("number", number, is_kept)
+        weekdays = self._weekdays(named)
+        for written in source.dates:
+            yield Compared("date", written, written in weekdays or written in self.dates or self._holds_date(written))
+        for quoted in source.quoted:
+            yield Compared("quoted", quoted, _is_quoted(quoted, self.folded))
+
+    def _weekdays(self, named: Sequence[_Day]) -> set[str | None]:
+        """Return the weekdays of the computed days, and of those that imply a day of the source."""
+        return {day.weekday for day in self.days if day in self.computed or _implied(day, named)}
+
+    def _holds_date(self, written: str) -> bool:
+        day = _day(written)
+        return day is not None and any(other.holds(day) for other in self.days)
+
+
+def _implied(day: _Day, named: Sequence[_Day]) -> bool:
+    return any(other.implies(day) for other in named)
 
 
 def _days(text: str) -> list[_Day]:
     """Return the dates and years of a text; dates without a year also with the last year before and the next after."""
     dates, rest = placed_dates(text)
-    placed = [(place, day) for place, written in dates if (day := _day(written))]
+    placed: list[tuple[int, _Day]] = []
+    for place, written in dates:
+        day = _day(written)
+        if day:
+            placed.append((place, day))
     placed += [(match.start(), _Day(int(match.group()))) for match in _YEAR().finditer(rest)]
     placed.sort()
     years = [day.year for _, day in placed]
-    found: list[_Day] = []
+    days: list[_Day] = []
     for place, (_, day) in enumerate(placed):
-        found.append(day)
+        days.append(day)
         if day.year is None:
-            beside = (
-                next(filter(None, years[place - 1 :: -1] if place else []), None),
-                next(filter(None, years[place:]), None),
-            )
-            found += [day._replace(year=year) for year in beside if year]
-    return found
+            near = [_first_year(reversed(years[:place])), _first_year(years[place:])]
+            days += [day._replace(year=year) for year in near if year]
+    return days
+
+
+def _first_year(years: Iterable[int | None]) -> int | None:
+    for year in years:
+        if year:
+            return year
+    return None
 
 
 def _day(written: str) -> _Day | None:
     """Parse a date in the common form; None for a weekday."""
-    month = next((part for part in written.split() if part in MONTHS), None)
-    before, _, after = written.partition(month) if month else ("", "", "")
-    return _Day(int(after or 0) or None, MONTHS.index(month) + 1, int(before or 0) or None) if month else None
+    for month in written.split():
+        if month in MONTHS:
+            before, _, after = written.partition(month)
+            return _Day(int(after or 0) or None, MONTHS.index(month) + 1, int(before or 0) or None)
+    return None
 
 
-def _is_told(written: str, days: Sequence[_Day]) -> bool:
-    day = _day(written)
-    return day is not None and any(one.holds(day) for one in days)
-
-
-def _is_between(number: str, said: datetime | None, days: Sequence[_Day]) -> bool:
+def _is_between(number: str, said_at: datetime | None, days: Sequence[_Day]) -> bool:
     """Return whether a number is the time between a moment and one of these days: years, months, weeks or days."""
-    if said is None or not number.isdecimal():
+    if said_at is None or not number.isdecimal():
         return False
-    return any(int(number) in _times(day, day.first, said) for day in days if day.first)
+    return any(int(number) in _spans(day, day.first, said_at) for day in days if day.first)
 
 
-def _times(day: _Day, first: date, said: datetime) -> Iterator[int]:
-    yield abs(first.year - said.year)
+def _spans(day: _Day, first: date, said_at: datetime) -> Iterator[int]:
+    yield abs(first.year - said_at.year)
     if day.month:
-        yield abs(12 * (first.year - said.year) + first.month - said.month)
+        yield abs(12 * (first.year - said_at.year) + first.month - said_at.month)
     if day.day:
-        between = abs(first.toordinal() - said.toordinal())
-        yield from (between, between // 7, -(-between // 7))  # two weekends ago are 9 days, or 15
+        between = abs(first.toordinal() - said_at.toordinal())
+        yield between
+        yield between // 7
+        yield -(-between // 7)  # two weekends ago are 9 days, or 15
 
 
 def _is_quoted(quoted: str, folded: str) -> bool:

@@ -1,4 +1,4 @@
-"""Typed sentences that prove what is shared with other people, in whatever language they are written."""
+"""Typed sentences that prove the texts of shared memories, in any language. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -19,11 +19,11 @@ _OPEN_ENDS: Final = (":", "：", ",", "，", ";", "；", "-", "–", "—", "(",
 _LINE_ENDS: Final = (".", "!", "?", "。", "！", "？", "؟", ")", '"', "”", "»")
 _LIST_MARK: Final = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _YEAR_OF_DATE: Final = re.compile(r"(?<=[A-Za-z]) \d{4}$")
-#: A message of at most so many characters is one span: a sentence that denies another one stays beside it.
+#: Characters up to which a message is one span, so that a sentence that denies another one stays with it.
 _SHORT_MESSAGE: Final = 160
-#: A longer span is not read beside a memory.
-_MAX_SPAN: Final = 600
-#: A span with fewer telling words, or pairs of signs where words are not set apart, proves nothing.
+#: A longer span is not shown with a memory.
+_MAX_SPAN_CHARS: Final = 600
+#: A span with fewer content tokens proves nothing.
 _MIN_TOKENS: Final = 2
 
 
@@ -40,7 +40,7 @@ class Proof(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """What readers of a shared memory get."""
+    """Text of a shared memory for its readers."""
 
     content: str
     #: Text of the model, if the content is the typed sentence instead.
@@ -55,35 +55,40 @@ def shared_wording(text: str, said: str) -> Wording:
 
 
 def confidential_spans(text: str, typed: Sequence[Message]) -> set[str]:
-    """Return the typed sentences that a private memory rests on: those with two of its words, or all without such."""
-    wanted = _telling(text)
-    all_spans = [said for message in typed for said in spans(message.typed_text)]
-    close = {said for said in all_spans if len(wanted & _telling(said)) > 1}
-    return close or set(all_spans)
+    """Return the typed sentences that a private memory rests on: those with two of its words, or all if none has."""
+    wanted = _content(text)
+    sentences_of_all: set[str] = set()
+    for message in typed:
+        sentences_of_all.update(spans(message.typed_text))
+    close = {said for said in sentences_of_all if len(wanted & _content(said)) > 1}
+    return close or sentences_of_all
 
 
 def find_proof(text: str, typed: Sequence[Message], batch: Sequence[Message], confidential: Set[str]) -> Proof | None:
     """Return the typed sentence that a text rests on, or None if there is none that others may read.
 
-    It is the one with most words, numbers and dates of the text, where one counts less the more messages have it.
+    It is the one with most words, numbers and dates of the text; each counts less the more messages have it.
     Questions, contact data, parts of prompts and confidential sentences prove nothing.
 
     Args:
-        text: of the memory.
-        typed: the messages that the memory cites, as far as a permitted person typed them.
+        text: text of the memory.
+        typed: the messages that the memory cites and that a permitted person typed.
         batch: the conversation.
         confidential: sentences that private memories rest on.
     """
-    proofs: list[Proof] = []
-    for message in typed:
-        proofs += [Proof(message, said) for said in spans(message.typed_text)]
-    wanted = {token: _rarity(token, batch) for token in _telling(text)}
-    best, most = None, 0.0
-    for proof in proofs:
-        share = sum(wanted[token] for token in wanted.keys() & _telling(proof.said))
-        if share > most and proof.said not in confidential and _may_be_read(proof.said):
-            best, most = proof, share
+    weights = {token: _rarity(token, batch) for token in _content(text)}
+    best, best_weight = None, 0.0
+    for proof in _proofs(typed):
+        weight = sum(weights[token] for token in weights.keys() & _content(proof.said))
+        if weight > best_weight and proof.said not in confidential and _may_be_read(proof.said):
+            best, best_weight = proof, weight
     return best
+
+
+def _proofs(typed: Sequence[Message]) -> Iterator[Proof]:
+    for message in typed:
+        for said in spans(message.typed_text):
+            yield Proof(message, said)
 
 
 def _rarity(token: str, batch: Sequence[Message]) -> float:
@@ -91,21 +96,21 @@ def _rarity(token: str, batch: Sequence[Message]) -> float:
 
 
 def _may_be_read(said: str) -> bool:
-    if len(said) > _MAX_SPAN or has_only_questions(said) or has_contact_data(said) or imitates_prompt(said):
+    if len(said) > _MAX_SPAN_CHARS or has_only_questions(said) or has_contact_data(said) or imitates_prompt(said):
         return False
-    return len(_telling(said)) >= _MIN_TOKENS
+    return len(_content(said)) >= _MIN_TOKENS
 
 
-def _telling(text: str) -> frozenset[str]:
-    """Return the telling words and numbers of a text, and its dates without their years."""
+def _content(text: str) -> frozenset[str]:
+    """Return the content tokens of a text, and its dates without their years."""
     return content_tokens(text, 1).union(_YEAR_OF_DATE.sub("", date) for date in find_dates(text)[0])
 
 
 def agrees(text: str, said: str) -> bool:
     """Return whether a text is its typed sentence: the same words, numbers and signs in the same order.
 
-    Only the case of the first word and the marks at the end may differ. Any other difference may change the meaning, in
-    one language or another.
+    Only the case of the first word and the marks at the end may differ. Any other difference may change the meaning in
+    some language.
     """
     expected = _tokens(said)
     return bool(expected) and _tokens(text) == expected
@@ -113,18 +118,15 @@ def agrees(text: str, said: str) -> bool:
 
 def find_quotations(text: str, typed: Sequence[Message]) -> list[Proof]:
     """Return the sentences of these messages that the text agrees with and that others may read."""
-    found: list[Proof] = []
-    for message in typed:
-        found += [Proof(message, said) for said in spans(message.typed_text) if agrees(text, said)]
-    return [proof for proof in found if _may_be_read(proof.said)]
+    return [proof for proof in _proofs(typed) if agrees(text, proof.said) and _may_be_read(proof.said)]
 
 
 def spans(text: str) -> list[str]:
-    """Return the whole sentences of a typed text, each with what governs it.
+    """Return the whole sentences of a typed text, each with the sentences that belong to it.
 
-    A line without an end goes on in the next one. A colon, a comma or a dash at the end of a sentence, and a quotation
-    that is still open, lead on to the next one. A list is one span with the line above it. A short text is one span,
-    and what denies a sentence stays beside it. A text that quotes another message has none.
+    A line without an end continues in the next one. A sentence with a colon, a comma, a dash or an open quotation at
+    its end continues in the next sentence. A list is one span with the line above it. A short text is one span. A text
+    that quotes another message has no span.
     """
     lines = text.splitlines()
     if any(line.lstrip().startswith(">") for line in lines):
@@ -132,13 +134,13 @@ def spans(text: str) -> list[str]:
     whole = " ".join(text.split())
     if len(whole) <= _SHORT_MESSAGE:
         return [whole] if whole else []
-    found: list[str] = []
+    joined: list[str] = []
     for sentence in _sentences(lines):
-        if found and (found[-1].endswith(_OPEN_ENDS) or _is_open(found[-1])):
-            found[-1] = f"{found[-1]} {sentence}"
+        if joined and (joined[-1].endswith(_OPEN_ENDS) or _is_open(joined[-1])):
+            joined[-1] = f"{joined[-1]} {sentence}"
         else:
-            found.append(sentence)
-    return found
+            joined.append(sentence)
+    return joined
 
 
 def _sentences(lines: Sequence[str]) -> Iterator[str]:

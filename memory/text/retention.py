@@ -1,10 +1,11 @@
 """Measure the share of its sources that a rewritten text keeps, in the same language or another one."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from mnemic.memory.text.details import details, find_numbers
-from mnemic.memory.text.kept import compared_details
+from mnemic.memory.text.kept import Compared, compared_details
 from mnemic.memory.text.word_lists import FUNCTION_WORDS
 from mnemic.memory.text.words import words
 
@@ -43,24 +44,72 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
         text: the new one.
         ended: outdated texts; none of their details needs to be kept.
     """
-    free = {detail.casefold() for part in map(details, ended) for kind in part[:4] for detail in kind}
-    elsewhere = "\n".join(source for source in sources if not _is_english(source))
-    named = [source for source in sources if _is_english(source) or _capitals_tell(elsewhere)]
-    names = {name.casefold() for source in named for name in details(source).names}
-    numbers, is_english = set(find_numbers(text)), _is_english(text)
+    rules = _Rules(
+        outdated=_outdated_details(ended),
+        names=_names(sources),
+        numbers=frozenset(find_numbers(text)),
+        is_english=_is_english(text),
+    )
+    counted = 0
+    missing: list[str] = []
+    for row in compared_details(sources, text):
+        if rules.counts(row):
+            counted += 1
+            if not row.is_kept and not rules.is_translated_date(row):
+                missing.append(row.detail)
+    if not counted:
+        return Retention(1.0, 0, ())
+    return Retention(1 - len(missing) / counted, counted, tuple(missing))
 
-    def counts(kind: str, detail: str) -> bool:
-        if detail.casefold() in free or (kind == "name" and detail.casefold() not in names):
+
+@dataclass(frozen=True)
+class _Rules:
+    """Rules that decide which details of the sources a text must keep."""
+
+    #: Details of outdated texts, casefolded.
+    outdated: frozenset[str]
+    #: Capitalised words of the sources that are names, casefolded.
+    names: frozenset[str]
+    #: Numbers of the new text.
+    numbers: frozenset[str]
+    #: Whether the new text is English.
+    is_english: bool
+
+    def counts(self, row: Compared) -> bool:
+        """Return whether a text must keep a detail."""
+        folded = row.detail.casefold()
+        if folded in self.outdated or (row.kind == "name" and folded not in self.names):
             return False
-        return kind != "date" or is_english or any(map(str.isdigit, detail))
+        if row.kind != "date" or self.is_english:
+            return True
+        return any(char.isdigit() for char in row.detail)
 
-    def is_there(kind: str, detail: str) -> bool:
-        written = set(find_numbers(detail))  # the month may have its name in another language
-        return kind == "date" and not is_english and bool(written) and written <= numbers
+    def is_translated_date(self, row: Compared) -> bool:
+        """Return whether a text in another language has the numbers of a date; its months have other names."""
+        if row.kind != "date" or self.is_english:
+            return False
+        written = set(find_numbers(row.detail))
+        return bool(written) and written <= self.numbers
 
-    wanted = [row for row in compared_details(sources, text) if counts(row.kind, row.detail)]
-    missing = tuple(row.detail for row in wanted if not row.is_kept and not is_there(row.kind, row.detail))
-    return Retention(1 - len(missing) / len(wanted) if wanted else 1.0, len(wanted), missing)
+
+def _outdated_details(ended: Sequence[str]) -> frozenset[str]:
+    outdated: set[str] = set()
+    for text in ended:
+        parts = details(text)
+        for detail in [*parts.names, *parts.numbers, *parts.dates, *parts.quoted]:
+            outdated.add(detail.casefold())
+    return frozenset(outdated)
+
+
+def _names(sources: Sequence[str]) -> frozenset[str]:
+    """Return the names in the sources; texts that capitalise every noun count for none."""
+    foreign = "\n".join(source for source in sources if not _is_english(source))
+    capitals_mark_names = _capitals_mark_names(foreign)
+    names: set[str] = set()
+    for source in sources:
+        if capitals_mark_names or _is_english(source):
+            names.update(name.casefold() for name in details(source).names)
+    return frozenset(names)
 
 
 def wanted_share(sources: Sequence[str], word_limit: int) -> float:
@@ -73,6 +122,6 @@ def _is_english(text: str) -> bool:
     return not small or sum(word in FUNCTION_WORDS for word in small) >= _FEWEST_ENGLISH * len(small)
 
 
-def _capitals_tell(text: str) -> bool:
+def _capitals_mark_names(text: str) -> bool:
     inside = [word.text for word in words(text) if not word.initial]
     return sum(word[0].isupper() for word in inside) <= _MAX_NAMES * len(inside)

@@ -35,7 +35,7 @@ class CorrectArguments(ForgetArguments):
 
     content: Annotated[str, WHOLE_CHARACTERS] = Field(
         description="What is right: one complete sentence in the third person that names whom it is about; at most 30 "
-        "words.",
+        "words. For a memory of scope group or agent, exactly the sentence that the user typed.",
         min_length=1,
         max_length=8000,
     )
@@ -90,7 +90,8 @@ def remember(choices: CategoryChoices) -> ToolPrompt:
     if choices.writable:
         category += f" One of {', '.join(choices.writable)}."
     sentences = {
-        "content": "One complete sentence in the third person that names whom it is about; at most 30 words.",
+        "content": "One complete sentence in the third person that names whom it is about; at most 30 words. For scope "
+        "group or agent, exactly the sentence that the user typed.",
         "category": category,
         "kind": "fact: recalled when it is asked for. core: a commitment, rule or pattern that every prompt shows.",
         "importance": "1 trivial to 5 vital.",
