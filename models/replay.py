@@ -140,7 +140,8 @@ class Replay(LoopbackServer):
         """Return settings that use this server as every language model, and the embedder that records are made with."""
         name = "openai:recorded"
         models = {"fast_model": name, "slow_model": name, "base_url": self.base_url, "api_key": "none"}
-        return {**models, "structured_output": "json_schema", "embedder": "minilm"}
+        # insights are drawn in the background every quarter of an hour, and no record has answers for them
+        return {**models, "structured_output": "json_schema", "embedder": "minilm", "insights": False}
 
     def notes(self) -> list[str]:
         """Return a line for each step with answers that were recorded with another prompt."""
