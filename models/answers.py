@@ -3,9 +3,9 @@
 import asyncio
 import json
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.messages.tool import invalid_tool_call
@@ -16,7 +16,9 @@ from mnemic.models.chat import Call
 from mnemic.models.failures import failure_of, retry_policy, stated
 from mnemic.prompts.repair import BROKEN, CUT, FILTERED, REFUSED, ValidationIssue
 from mnemic.state.errors import ModelError, ModelOutputError
+from mnemic.state.graphs import StepUsage
 from mnemic.state.kinds import Usage
+from mnemic.state.model_settings import ModelPrice
 
 #: The longest right answer, 25 facts with everything, has about 10 KiB.
 MAX_ANSWER_BYTES = 64 * 1024
@@ -26,6 +28,7 @@ DEGENERATE_RATIO = 30
 DEGENERATE_FROM_BYTES = 2000
 #: No call has more tokens; beyond it, and below 0, a server counts something else.
 MAX_TOKENS = 100_000_000
+_MILLION = 1_000_000
 #: Replaces an answer that the client does not hand out: it had tool calls, and none of them can be read.
 _LOST = AIMessage("", invalid_tool_calls=[invalid_tool_call()])
 Bound = Runnable[Any, Any]
@@ -153,3 +156,31 @@ def _has_refusal_block(answer: AIMessage) -> bool:
     if not isinstance(answer.content, list):
         return False
     return any(isinstance(block, dict) and block.get("type") == "refusal" for block in answer.content)
+
+
+def cost_of(usage: Usage, prices: Mapping[str, ModelPrice]) -> float | None:
+    """Return US dollars, or None without a price of the model, or if not all tokens were reported."""
+    price = prices.get(usage.model)
+    if price is None or usage.unreported_calls:
+        return None
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    cached_price = price.input if price.cached is None else price.cached
+    fresh = usage.input_tokens - cached
+    return (fresh * price.input + cached * cached_price + usage.output_tokens * price.output) / _MILLION
+
+
+def spent_on(usage: Usage, prices: Mapping[str, ModelPrice]) -> list[StepUsage]:
+    """Return a step's calls as the result of a run lists them; nothing without a call."""
+    if not usage.calls:
+        return []
+    return [cast(StepUsage, {**asdict(usage), "cost": cost_of(usage, prices)})]
+
+
+def total_cost(costs: Iterable[float | None]) -> float | None:
+    """Return the sum, or None if a cost is missing."""
+    total = 0.0
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple, get_args
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 
+from mnemic.models.answers import cost_of
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import make_embedder
 from mnemic.models.failures import failure_of, stated
 from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
-from mnemic.models.prices import cost_of
 from mnemic.models.structured import run_step
 from mnemic.models.tool_calls import run_answer
 from mnemic.prompts.loader import Step, StepOutput, load_prompt

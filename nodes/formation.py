@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 
 from mnemic.memory.formation import candidates, decisions, extraction, intake, saving
-from mnemic.memory.formation.due import consolidate_due
+from mnemic.memory.formation.saving import consolidate_due
 from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.leases import holder_of

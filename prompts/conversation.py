@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from mnemic.state.identity import Attributable, Attribution, attribution_for, display_name
 from mnemic.state.kinds import Role
 
 #: Replacements of the characters that end a name or begin a role.
@@ -119,3 +120,26 @@ def on_day(day: date) -> str:
 def indented(text: str) -> str:
     """Return data with its further lines indented."""
     return "\n    | ".join(as_data(text).splitlines())
+
+
+def signature(attribution: Attribution | None) -> str:
+    """Return the end of a line that names the author and quotes the typed sentence: ` (from Ana: "At nine.")`."""
+    if attribution is None:
+        return ""
+    author = single_line(display_name(attribution.author))
+    if not attribution.said:
+        return f" (from {author})"
+    return f' (from {author}: "{quotable(attribution.said)}")'
+
+
+def signature_of_others(memory: Attributable, reader: str | None) -> str:
+    """Return the signature for a prompt of a model step, or nothing for a memory that the reader submitted."""
+    attribution = attribution_for(reader, memory)
+    if attribution is None or attribution.author == reader:
+        return ""
+    return signature(attribution)
+
+
+def quotable(text: str) -> str:
+    """Return one escaped line that cannot end the quotation around it."""
+    return escape(" ".join(text.split()), {'"': "&quot;"})

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -53,16 +53,6 @@ LeasedWork = Literal["formation", "retry", "consolidation", "refinement", "maint
 LEASED_WORK: Final[tuple[LeasedWork, ...]] = get_args(LeasedWork)
 #: Reason for a formation.
 FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
-#: Names in English; those of strftime follow the locale of the host application.
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-
-
-def long_date(moment: datetime) -> str:
-    """Return a date such as `8 May 2026`."""
-    return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
 
 
 @dataclass(frozen=True, kw_only=True)

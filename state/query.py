@@ -9,9 +9,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
-from mnemic.state.attribution import Attribution
 from mnemic.state.checking import WHOLE_CHARACTERS
-from mnemic.state.identity import Scope
+from mnemic.state.identity import Attribution, Scope
 from mnemic.state.kinds import ChangeEvent, Kind, ResultKind, Role, SearchType, State
 
 #: Maximum number of results of a search, and the defaults of a tool, which a model reads, and of a method.

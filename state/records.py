@@ -8,8 +8,7 @@ from uuid import UUID, uuid5
 
 from typing_extensions import TypedDict
 
-from mnemic.state.attribution import is_shared
-from mnemic.state.identity import Scope, scope_key, split_scope_key
+from mnemic.state.identity import Scope, is_shared, scope_key, split_scope_key
 from mnemic.state.kinds import Kind, Provenance, RelationType, ResultKind, Role, State
 
 #: Tag of a memory that would be shared with all users if its author taught the agent; propagation reads it.

@@ -9,6 +9,11 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, StrictStr
 
+#: Names in English; those of strftime follow the locale of the host application.
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 #: Offset of the farthest time zones, such as Kiritimati's, in minutes; the tables check the same.
 MAX_OFFSET_MINUTES: Final = 14 * 60
 #: Longest time that a message may lie ahead of its observation, since clocks differ and time zones are mixed up.
@@ -48,6 +53,11 @@ ZoneName = Annotated[StrictStr, AfterValidator(_require_zone)]
 @lru_cache(maxsize=256)
 def _fixed(minutes: int) -> tzinfo:
     return timezone(timedelta(minutes=minutes)) if minutes else UTC
+
+
+def long_date(time: datetime) -> str:
+    """Return a date such as `8 May 2026`."""
+    return f"{time.day} {MONTHS[time.month - 1]} {time.year}"
 
 
 def offset_minutes(moment: datetime) -> int:

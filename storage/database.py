@@ -19,9 +19,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
-from mnemic.state.process import OwnProcess
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import RecallQueue, TimeoutConnection, configure, connection_options
+from mnemic.storage.connection import OwnProcess, RecallQueue, TimeoutConnection, configure, connection_options
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import ScopedTransaction, array_text
 

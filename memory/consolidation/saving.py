@@ -12,11 +12,10 @@ from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import MAX_TEXT_BYTES
 from mnemic.prompts.consolidation.write_consolidation import NOTHING_HOLDS
-from mnemic.state.attribution import is_shared
 from mnemic.state.consolidation import ConsolidationSnapshot
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.graphs import ConsolidationState, Lease
-from mnemic.state.identity import Identity, display_name, split_scope_key
+from mnemic.state.identity import Identity, display_name, is_shared, split_scope_key
 from mnemic.state.records import Memory
 from mnemic.storage import leases, memories
 from mnemic.storage.transaction import ScopedTransaction

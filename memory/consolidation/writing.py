@@ -7,7 +7,7 @@ from mnemic.memory.runtime.leases import release_lease
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text
-from mnemic.models.prices import spent_on
+from mnemic.models.answers import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.consolidation.write_consolidation import WRITE_CONSOLIDATION, WriteConsolidationInput
 from mnemic.state.consolidation import ConsolidationSnapshot

@@ -23,11 +23,10 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.sharing import Draft
 from mnemic.prompts.explicit import refusals
-from mnemic.state.attribution import is_shared
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
 from mnemic.state.formation import Corrected, ProcedureRequest
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, is_shared, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory, NewMemory, Supersession
 from mnemic.storage import history, memories

@@ -22,13 +22,12 @@ from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import search_text
 from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
 from mnemic.memory.text.writing import check_text
-from mnemic.models.prices import spent_on
+from mnemic.models.answers import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.formation.decide import DECIDE, DecideInput, Decision
-from mnemic.state.attribution import is_shared
 from mnemic.state.formation import DuplicateDraft, SimilarFact
 from mnemic.state.graphs import FormationRun
-from mnemic.state.identity import Identity, display_name
+from mnemic.state.identity import Identity, display_name, is_shared
 from mnemic.state.records import Message, NewMemory, Supersession
 from mnemic.storage import memories
 

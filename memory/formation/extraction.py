@@ -9,7 +9,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import group_names, speakers
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.models.prices import spent_on
+from mnemic.models.answers import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.conversation import Line, People, Speaker
 from mnemic.prompts.formation.extraction import (

@@ -1,27 +1,29 @@
 """Saving of a formation: all memories of a run, and its settled messages, in one operation."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from mnemic.memory.formation.builder import added_counts, ids_of, most_important, without_dropped
 from mnemic.memory.formation.candidates import duplicates_of, speaker_keys
-from mnemic.memory.formation.due import due_scope_keys
 from mnemic.memory.formation.intake import quota_scope_key
 from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.graph import AnyGraph
+from mnemic.memory.runtime.identity import acting_for
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import with_shared_wording
 from mnemic.memory.runtime.transcript import submitters
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders.vectors import Vector
-from mnemic.state.errors import ConcurrentChangeError
+from mnemic.state.errors import ConcurrentChangeError, MnemicError
 from mnemic.state.formation import Coverage, DuplicateDraft, ExactDuplicate
-from mnemic.state.graphs import FormationRun
-from mnemic.state.identity import Identity, display_name, scope_key
-from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession
+from mnemic.state.graphs import ConsolidationOutput, FormationRun
+from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
+from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import embeddings, inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
@@ -372,3 +374,52 @@ def _note_events(resources: Resources, identity: Identity, run: FormationRun, st
     events.note_created(identity, "formation", stored)
     events.note_count(identity, ("formation", "supersede"), run.superseded)
     events.note_count(identity, ("formation", "create"), sum(run.refused.values()), "skipped")
+
+
+_LOG = logging.getLogger("mnemic")
+
+
+async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Set[str]) -> list[str]:
+    """Return the scope keys with enough unabsorbed reflections, or with texts that rest on stale facts.
+
+    Args:
+        tx: the transaction of a formation's operation.
+        settings: settings of the agent.
+        personal: categories that are never shared.
+    """
+    unabsorbed = await memories.count_unabsorbed(tx)
+    stale: set[str] = set()
+    for row in await memories.find_stale(tx, tx.scope_keys, personal):
+        stale.add(row.scope_key)
+    if not unabsorbed and not stale:
+        return []
+    by_key = await scopes.scope_settings(tx)
+    due: list[str] = []
+    for key in sorted(unabsorbed.keys() | stale):
+        scope = by_key.get(key) or ScopeSettings(scope_key=key)
+        threshold = scope.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
+        if scope.is_active and (key in stale or unabsorbed[key] >= threshold):
+            due.append(key)
+    return due
+
+
+async def consolidate_due(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
+    """Consolidate a scope key after a formation, and return the result; an error leaves its reflections waiting.
+
+    After a success it runs again, since another formation may have found this run busy and left its reflections.
+    """
+    identity = acting_for(identity, key)
+    result = latest = await _consolidate(graph, identity, key)
+    while latest["outcome"] == "saved":
+        latest = await _consolidate(graph, identity, key)
+        if latest["outcome"] == "saved":
+            result = {**latest, "absorbed": result["absorbed"] + latest["absorbed"]}
+    return result
+
+
+async def _consolidate(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
+    try:
+        return cast(ConsolidationOutput, await graph.ainvoke({"scope_key": key}, context=identity))
+    except MnemicError as error:
+        _LOG.warning("a consolidation failed, its reflections wait: %s", error)
+        return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}

@@ -17,7 +17,7 @@ from mnemic.memory.recall.search import VisibleSearch, fit_results
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_question, count_tokens
-from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.recall.memory_context import found_line, render_standing, render_turn
 from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError

@@ -6,8 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from mnemic.memory.text.shape import clip_text
-from mnemic.state.attribution import attribution_for
-from mnemic.state.identity import scope_key
+from mnemic.state.identity import attribution_for, scope_key
 from mnemic.state.kinds import ChangeEvent
 from mnemic.state.query import (
     MAX_SENTENCE_LENGTH,

@@ -12,7 +12,7 @@ from mnemic.memory.recall.search import Searched, VisibleSearch, best_similarity
 from mnemic.memory.runtime.access import is_visible
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_question
-from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.recall.memory_context import dated_text
 from mnemic.state.errors import EmbeddingError, EmbeddingInputError, InvalidInputError

@@ -7,9 +7,8 @@ from mnemic.memory.refinement.editor import Replaced
 from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, is_blank
 from mnemic.memory.text.writing import is_degenerate
 from mnemic.prompts.refinement import refusals
-from mnemic.state.attribution import is_shared
 from mnemic.state.errors import RefinementRefusedError
-from mnemic.state.identity import split_scope_key
+from mnemic.state.identity import is_shared, split_scope_key
 from mnemic.state.refinement import LedgerEntry
 
 

@@ -7,7 +7,7 @@ from langchain_core.tools import BaseTool
 
 from mnemic.memory.refinement.session import RefinementSession
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.models.prices import spent_on
+from mnemic.models.answers import spent_on
 from mnemic.models.tool_calls import run_turn
 from mnemic.prompts.refinement.answers import ENDED
 from mnemic.prompts.refinement.refine import RefineInput

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from mnemic.state.errors import BlockedLoopError
-from mnemic.state.process import OwnProcess
+from mnemic.storage.connection import OwnProcess
 
 _LOG = logging.getLogger("mnemic")
 Result = TypeVar("Result")

@@ -10,8 +10,7 @@ from uuid import UUID
 
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import pieces, search_text
-from mnemic.models.embedders import Embedder
-from mnemic.models.embedders.splitting import embed_each
+from mnemic.models.embedders import Embedder, embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import EmbedderUnavailableError, MnemicError
 from mnemic.state.identity import Identity

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_proof, shared_wording
 from mnemic.memory.text.sharing import Draft, is_typed, may_share
-from mnemic.state.attribution import is_shared
-from mnemic.state.identity import Identity, scope_key
+from mnemic.state.identity import Identity, is_shared, scope_key
 from mnemic.state.records import CANDIDATE, Message, NewMemory
 from mnemic.state.settings import Settings
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import date
 
 from mnemic.memory.runtime.resources import Resources
-from mnemic.models.answers import Answer, StepResult
-from mnemic.models.prices import cost_of
+from mnemic.models.answers import Answer, StepResult, cost_of
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import DailyUsage, Usage

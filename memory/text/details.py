@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from mnemic.memory.text.words import QUOTED, Word, bare, is_common_word, pattern, word_set, words
-from mnemic.state.kinds import MONTHS
+from mnemic.state.times import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))

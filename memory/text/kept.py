@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mnemic.memory.text.details import WEEKDAYS, Details, details, placed_dates
 from mnemic.memory.text.words import folded_words, pattern
-from mnemic.state.kinds import MONTHS
+from mnemic.state.times import MONTHS
 
 _YEAR = pattern(r"(?<!\w)(?:19|20)\d\d(?!\w)")
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from mnemic.memory.text.words import pattern, sentence_ends
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.kinds import long_date
+from mnemic.state.times import long_date
 
 Item = TypeVar("Item")
 

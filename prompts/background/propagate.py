@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mnemic.prompts.attribution import signature
-from mnemic.prompts.conversation import single_line
+from mnemic.prompts.conversation import signature, single_line
 from mnemic.prompts.loader import Step, StepOutput, load_prompt
-from mnemic.state.attribution import Attribution, distinct_sentence
+from mnemic.state.identity import Attribution, distinct_sentence
 from mnemic.state.records import Memory
 
 

@@ -6,12 +6,11 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
-from mnemic.prompts.attribution import signature_of_others
-from mnemic.prompts.conversation import single_line
+from mnemic.prompts.conversation import signature_of_others, single_line
 from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.state.formation import Corrected, ExplicitScope, Remembered
 from mnemic.state.identity import split_scope_key
-from mnemic.state.kinds import long_date
+from mnemic.state.times import long_date
 
 #: Advice by the reason why a text cannot be stored.
 PROBLEMS: Final[Mapping[str, str]] = MappingProxyType(

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from mnemic.prompts.attribution import quotable, signature
-from mnemic.prompts.conversation import as_data, single_line
-from mnemic.state.attribution import Attributable, attribution_for
-from mnemic.state.identity import Scope, split_scope_key
-from mnemic.state.kinds import long_date
+from mnemic.prompts.conversation import as_data, quotable, signature, single_line
+from mnemic.state.identity import Attributable, Scope, attribution_for, split_scope_key
 from mnemic.state.query import Bullet, Delta
 from mnemic.state.records import Memory, ScopeContext, SearchResult
+from mnemic.state.times import long_date
 
 PREAMBLE: Final = (
     "Reference material from earlier conversations, for background only: "

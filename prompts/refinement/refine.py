@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
-from mnemic.prompts.attribution import signature_of_others
-from mnemic.prompts.conversation import as_data, indented, on_day
+from mnemic.prompts.conversation import as_data, indented, on_day, signature_of_others
 from mnemic.prompts.loader import Step, load_prompt
 from mnemic.state.identity import Scope, display_name
 from mnemic.state.refinement import Budget, LedgerEntry, Turn

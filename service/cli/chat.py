@@ -21,7 +21,7 @@ from mnemic.memory.runtime.categories import OWNER
 from mnemic.memory.runtime.transcript import dialogue
 from mnemic.memory.text.shape import clean_text, is_blank, visible
 from mnemic.models.chat import OFFLINE_LABEL
-from mnemic.prompts.attribution import signature
+from mnemic.prompts.conversation import signature
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, PersonOptions, User
 from mnemic.service.cli.terminal import command_line, plain, say

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mnemic.models.prices import total_cost
+from mnemic.models.answers import total_cost
 from mnemic.service.cli.options import Agent, AsJson, open_memory
 from mnemic.service.cli.terminal import report, say, table
 from mnemic.state.errors import InvalidInputError

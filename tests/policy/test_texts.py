@@ -24,7 +24,7 @@ from mnemic.memory.text.shape import (
 )
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import display_name
-from mnemic.state.kinds import MONTHS
+from mnemic.state.times import MONTHS
 
 # -- shape
 

@@ -18,15 +18,14 @@ from mnemic.memory.runtime.embedding import embed_to_store
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
+from mnemic.models.answers import spent_on
 from mnemic.models.embedders.vectors import Vector
-from mnemic.models.prices import spent_on
 from mnemic.models.structured import run_step
 from mnemic.prompts.background.judge_pairs import JUDGE_PAIRS, JudgePairsInput, PairVerdict, ShownPair
-from mnemic.state.attribution import is_shared
 from mnemic.state.background import FactPair, Target
 from mnemic.state.errors import ConcurrentChangeError, ModelOutputError
 from mnemic.state.graphs import StepUsage
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, is_shared
 from mnemic.state.kinds import Provenance
 from mnemic.state.records import CANDIDATE, Memory, NewMemory, Relation, Supersession
 from mnemic.storage import memories, pairs

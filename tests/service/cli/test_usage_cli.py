@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mnemic.models.answers import cost_of
 from mnemic.models.loopback import Request, completion
-from mnemic.models.prices import cost_of
 from mnemic.state.kinds import Usage
 from mnemic.state.model_settings import ModelPrice
 from tests.service.cli.conftest import Command
