@@ -21,7 +21,9 @@ default_role = "code"  # one backtick in a docstring, as in Markdown
 autodoc_member_order = "bysource"
 
 
-def keep_first_line(app: Any, kind: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def keep_first_line(  # noqa: PLR0913 - Sphinx calls it with these arguments
+    app: Any, kind: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     """Keep the first line of an attribute's docstring; napoleon would read the text before a colon as its type."""
     if kind in ("attribute", "property"):
         lines.insert(0, "\\ ")  # shows as nothing

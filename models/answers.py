@@ -42,7 +42,7 @@ class StepResult(NamedTuple, Generic[Answer]):
     usage: Usage
 
 
-async def ask(
+async def ask(  # noqa: PLR0913 - one request with its limits and its errors
     call: Call,
     bound: Bound,
     messages: Sequence[BaseMessage],

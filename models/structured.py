@@ -42,6 +42,9 @@ async def run_step(
     A configured model that fails is never replaced by the rule.
 
     Args:
+        step: the step.
+        step_input: its input.
+        models: the configured models.
         check: finds flaws that the schema cannot express; they are repaired and raised like any other. A partial answer
             is returned if its repair brings no better one. The output of a rule is not checked.
 

@@ -61,7 +61,7 @@ class Tried:
 
 @tool
 def look_up(subject: str) -> str:
-    """Looks up facts about a subject."""
+    """Look up facts about a subject."""
     raise NotImplementedError  # the model only has to call it
 
 

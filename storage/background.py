@@ -79,7 +79,7 @@ async def due_retries(database: Database, now: datetime, limit: int) -> list[tup
     return [(row.job, Target(row.agent_id, row.scope_key)) for row in rows]
 
 
-async def due_schedules(
+async def due_schedules(  # noqa: PLR0913 - the values of one statement
     database: Database, job: str, setting: str, default: str, now: datetime, limit: int
 ) -> list[DueSchedule]:
     """Return the schedules of a job that fire, are new, or have changed."""
@@ -98,7 +98,7 @@ async def list_schedules(database: Database, limit: int) -> list[Schedule]:
     return await _rows(database, Schedule, "select * from all_schedules(%(most)s)", {"most": limit})
 
 
-async def note_failure(
+async def note_failure(  # noqa: PLR0913 - the values of one statement
     tx: ScopedTransaction, job: str, key: str, reason: str, settings: Settings, *, final: bool
 ) -> None:
     """Record that a job failed on a scope key, and when it is tried again.

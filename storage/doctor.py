@@ -85,6 +85,7 @@ async def check_vectors(database: Database, embedder: str) -> Finding:
     """Whether the embedder in use made all vectors. Entries of another embedder, or without a vector, are no fault.
 
     Args:
+        database: the service's database.
         embedder: its name, which lacks the length where that is known from the first vectors on.
     """
     async with database.catalog() as connection:
@@ -114,7 +115,7 @@ async def require_sound(database: Database) -> None:
 
 
 def _remedy(offences: Sequence[SchemaViolation], advice: str) -> str:
-    """What was found and what to do: the statements that mend it, and the advice where there is none."""
+    """Return the problems and their remedies: statements to run, or advice if there is no statement."""
     statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
     mended = ", ".join(offence for offence, statement in offences if statement)
     others = ", ".join(offence for offence, statement in offences if not statement)

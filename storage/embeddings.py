@@ -56,6 +56,8 @@ async def fill(
     """Store the vectors and return their number. A text that was changed or erased meanwhile gets none.
 
     Args:
+        tx: the transaction.
+        texts: texts that were embedded.
         vectors: of the texts, in order; None for a text that the model refuses, which waits longer each time.
         model: name of the embedding model.
     """

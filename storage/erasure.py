@@ -40,13 +40,16 @@ class _Begun(NamedTuple):
 async def erase(
     database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None, progress: Progress | None = None
 ) -> Erasure:
-    """Erases memories of the identity's own scope keys, and what says what they say.
+    """Erase memories of the identity's own scope keys, and repetitions of their content.
 
     An erasure that was broken off goes on with it.
 
     Args:
+        database: the service's database.
+        who: the person concerned.
         keys: the identity's own scope keys.
         ids: of memories, or of messages of the person's; None: all that the agent has of the person.
+        progress: called after each step.
     """
     begun = await database.write(who, partial(_begin, keys=keys))
     if begun is None:
@@ -74,7 +77,7 @@ async def erase(
 
 
 async def preview(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
-    """What `erase` would take and leave: its plan, which is not kept."""
+    """Return the plan of `erase`, which is not stored: the rows to erase and those that stay."""
     async with database.transaction(who) as tx:
         begun = await _begin(tx, keys)
         if begun is None:
@@ -114,7 +117,7 @@ class _Work:
     gone: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def call(self, function: LiteralString, *values: object) -> int:
-        """What a function makes of the erasure, in a transaction of its own."""
+        """Return the result of a function on the erasure, in a transaction of its own."""
         return await self.database.write(self.who, lambda tx: _number(tx, function, self.id, *values))
 
     async def carry_out(self) -> None:

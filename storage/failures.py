@@ -71,7 +71,7 @@ def _reasons() -> tuple[str, ...]:
 
 
 def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
-    """The project's own error for one of the driver's, with its SQLSTATE and without its text."""
+    """Return the project's error for an error of the driver, with its SQLSTATE and without its text."""
     state = error.sqlstate if isinstance(error, Error) else None
     if state:
         kind, message = _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED

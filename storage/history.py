@@ -90,7 +90,7 @@ async def list_operations(
     return await tx.rows(Operation, _SQL["list_operations"], values, for_host=True)
 
 
-async def find_operation_ids(
+async def find_operation_ids(  # noqa: PLR0913 - the values of one statement
     tx: ScopedTransaction,
     keys: Sequence[str] | None,
     *,
@@ -207,7 +207,7 @@ async def _plan(
     return Plan(rows=[PlanRow._make(row) for row in rows], request=request, keys=keys)
 
 
-async def take_step(
+async def take_step(  # noqa: PLR0913 - the values of one statement
     tx: ScopedTransaction, plan: Plan, step: Sequence[PlanRow], *, op_id: UUID, whole: UUID | None, left: int
 ) -> bool:
     """Carry out one step as an operation.

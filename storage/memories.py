@@ -246,7 +246,7 @@ async def find_nearest(
     return await tx.rows(SimilarFact, _NEAREST, values)
 
 
-async def find_candidates(
+async def find_candidates(  # noqa: PLR0913 - the values of one statement
     tx: ScopedTransaction,
     facts: Sequence[NewMemory],
     scope_keys: Sequence[Sequence[str]],

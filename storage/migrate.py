@@ -106,7 +106,7 @@ async def _prepare(connection: AsyncConnection, dsns: Mapping[str, str | None]) 
 
 @asynccontextmanager
 async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
-    """A transaction beside which no other migration runs; a pooler would give a session's lock to somebody else."""
+    """Open a transaction that excludes other migrations; a pooler would pass a session's lock to another client."""
     # polled: a waiter on a blocking lock deadlocks with another library's CREATE INDEX CONCURRENTLY
     while True:
         async with connection.transaction():
@@ -117,7 +117,7 @@ async def _alone(connection: AsyncConnection) -> AsyncIterator[None]:
 
 
 async def _ensure_extension(connection: AsyncConnection) -> str:
-    """The schema that pgvector is in; it is made where it is missing."""
+    """Return the schema of pgvector, and create the extension if it is missing."""
     try:
         await connection.execute("create extension if not exists vector")
     except (FeatureNotSupported, UndefinedFile) as error:
@@ -199,7 +199,7 @@ def is_old_vector(release: str) -> bool:
 
 
 def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
-    """Compares the record of a database, checksums by names, with the files of this package.
+    """Compare the record of a database, checksums by names, with the files of this package.
 
     Returns:
         What cannot be mended here, for its tables were changed or another release made them; and what is still to be

@@ -45,12 +45,14 @@ SETUP: Final = Login("migration_url", "MNEMIC_MIGRATION_URL", "postgres", "a rol
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bool = True) -> AsyncIterator[Database]:
-    """The service's database, checked, or the administrators', whose role sees what happened and no contents.
+    """Open the service's database, checked, or the administrators', with a role that sees no contents.
 
-    A server of one's own is never changed here: `mnemic db migrate` sets it up.
+    Your own server is never changed here: `mnemic db migrate` sets it up.
 
     Args:
-        sound: False opens a broken set-up too, for the doctor to look at.
+        settings: the settings of the process.
+        login: the role that connects.
+        sound: False opens a broken set-up too, for the doctor.
 
     Raises:
         ConfigurationError: the login's setting is missing or no DSN.
@@ -72,7 +74,7 @@ async def open_database(settings: Settings, *, login: Login = SERVICE, sound: bo
 
 
 async def set_up_database(settings: Settings) -> list[str]:
-    """Runs the pending migrations on a server of one's own or the embedded one; the names of those that ran.
+    """Run the pending migrations on your own server or the embedded one; return their names.
 
     Raises:
         ConfigurationError: MNEMIC_MIGRATION_URL is missing or no DSN.
@@ -86,7 +88,7 @@ async def set_up_database(settings: Settings) -> list[str]:
 
 
 async def dump_database(settings: Settings, target: Path) -> int:
-    """Writes a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
+    """Write a dump in Postgres' custom format, readable by its owner alone; `pg_restore` reads it.
 
     The file appears when it is complete: a dump that fails leaves an older file of that name as it was.
 
@@ -144,7 +146,7 @@ def _own_dsn(settings: Settings, login: Login) -> str | None:
 
 @asynccontextmanager
 async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[str, Callable[[], None] | None]]:
-    """The DSN of a login, which holds until the block ends, and what starts the embedded server again.
+    """Return the DSN of a login until the block ends, and the function that restarts the embedded server.
 
     Raises:
         ConfigurationError: the login's setting is missing or no DSN.

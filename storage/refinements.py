@@ -179,7 +179,7 @@ async def count_outcomes(tx: ScopedTransaction, refinement_id: UUID) -> dict[str
     return dict(await tx.tuples(_SQL["count_outcomes"], {"id": refinement_id}))
 
 
-async def finish(
+async def finish(  # noqa: PLR0913 - the values of one statement
     tx: ScopedTransaction,
     claim: Claim,
     ended: Ended,

@@ -135,7 +135,7 @@ POLICIES: Final = (
 
 
 def _isolation() -> str:
-    """The statements that enable row security and make every policy."""
+    """Return the statements that enable row security and make every policy."""
     # only functions of the owner read and write the last one
     tables = dict.fromkeys([*(policy.table for policy in POLICIES), "erasing"])
     return "\n".join(
@@ -176,7 +176,7 @@ class SchemaFile(NamedTuple):
 
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
-    """The tables of LangGraph's checkpointer as its library makes them, our own files in their order, and the rules."""
+    """Return the tables of LangGraph's checkpointer, our own files in their order, and the rules."""
     tables = read_folder("tables")
     # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
     savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
@@ -209,5 +209,5 @@ def _rules() -> str:
 
 
 def bodies() -> dict[str, str]:
-    """The body of each function that has one."""
+    """Return the body of each function that has one."""
     return dict(_FUNCTION.findall(_rules()))

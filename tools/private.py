@@ -32,6 +32,7 @@ class PrivateTool(StructuredTool):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Any:
+        """Run the tool without tracing its contents."""
         return await super().ainvoke(input, await self._with_private_callbacks(config), **options)
 
     def invoke(
@@ -40,6 +41,7 @@ class PrivateTool(StructuredTool):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Any:
+        """Run the tool without tracing its contents, from another thread than that of the event loop."""
         # the tool's own answer is the refusal of a blocked loop
         with suppress(BlockedLoopError):
             config = run_on_loop(self._loop, partial(self._with_private_callbacks, ensure_config(config)))

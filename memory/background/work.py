@@ -15,11 +15,16 @@ class JobGraphs(Protocol):
     """Compiled graphs that jobs run."""
 
     @property
-    def formation(self) -> AnyGraph: ...
+    def formation(self) -> AnyGraph:
+        """Graph that forms the pending messages of a session."""
+
     @property
-    def consolidation(self) -> AnyGraph: ...
+    def consolidation(self) -> AnyGraph:
+        """Graph that rewrites the consolidation of a scope key."""
+
     @property
-    def refinement(self) -> AnyGraph: ...
+    def refinement(self) -> AnyGraph:
+        """Graph that compresses the context memory of a scope key."""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def _checked_procedure(content: str) -> str:
     return checked_procedure(validate(ProcedureRequest, request, strict=None))
 
 
-async def _successor(
+async def _successor(  # noqa: PLR0913 - the caller has them all at hand
     resources: Resources, identity: Identity, old: Memory, text: str, caller: Caller, now: datetime
 ) -> NewMemory:
     """Return the new memory, with the time of the correction, or of an episode the time of the event."""

@@ -60,7 +60,7 @@ async def list_refinements(principal: Principal, *, limit: int) -> list[Refineme
         return await refinements.list_refinements(tx, principal.keys, limit=limit)
 
 
-async def undo(
+async def undo(  # noqa: PLR0913 - one of several ways to name operations
     principal: Principal,
     op_ids: Sequence[UUID] | None,
     options: RollbackOptions,

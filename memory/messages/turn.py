@@ -108,7 +108,7 @@ async def observe(
     return observed
 
 
-async def _store(
+async def _store(  # noqa: PLR0913 - the options of `observe`, and the list of refused messages
     resources: Resources,
     identity: Identity,
     messages: Sequence[HostMessage],

@@ -26,7 +26,8 @@ Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
 class Node(Protocol[State]):
     """A node of a graph: reads the state and returns an update of its channels."""
 
-    def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]: ...
+    def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]:
+        """Return the update of the channels."""
 
 
 #: The body of a node, which also gets the resources of its graph.

@@ -12,11 +12,16 @@ class Run(Protocol):
     """LangGraph's runtime of a node, or of a tool."""
 
     @property
-    def context(self) -> Any: ...
+    def context(self) -> Any:
+        """Context that the host set."""
+
     @property
-    def server_info(self) -> ServerInfo | None: ...
+    def server_info(self) -> ServerInfo | None:
+        """Authenticated user; None without a server."""
+
     @property
-    def execution_info(self) -> ExecutionInfo | None: ...
+    def execution_info(self) -> ExecutionInfo | None:
+        """Thread and run; None outside a graph."""
 
 
 def identity_of(run: Run, *, in_turn: bool = False) -> Identity:

@@ -29,7 +29,9 @@ def rising_id() -> UUID:
     return UUID(int=milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | randbits(62))
 
 
-def new_memory(kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = "") -> NewMemory:
+def new_memory(  # noqa: PLR0913 - a memory has these fields
+    kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = ""
+) -> NewMemory:
     """Return a memory with a new id, valid from a date.
 
     Args:

@@ -41,6 +41,7 @@ class ServerAccess:
             self._debugging.extend(runtime.get_internal_routes())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an allowed request on, and refuse any other."""
         root = scope.get("root_path") or ""
         # set by the server's own client in this process, after it has authenticated its caller; a request cannot set it
         is_internal = root == "/noauth" or root.startswith("/noauth/")
