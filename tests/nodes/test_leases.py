@@ -213,7 +213,7 @@ async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a
         await memory.admin.configure_scope(ANA, KEY, is_active=False)
         await say(memory, ANA, "be short")
         assert CONSOLIDATION not in asked(model)
-        await memory.admin.configure_scope(ANA, KEY)
+        await memory.admin.configure_scope(ANA, KEY, is_active=True)
         model.answer(CONSOLIDATION, GARBAGE)
         with pytest.raises(ModelOutputError):
             await memory.admin.consolidate(ANA, KEY, force=True)
