@@ -151,7 +151,13 @@ JUNK = st.recursive(
     ),
     max_leaves=12,
 )
-FUZZED = ["observe: messages", "observe: a message", "query: query", "configure_scope: name", "graphs.recall: context"]
+FUZZED = [
+    "observe: messages",
+    "observe: a message",
+    "query: query",
+    "admin.configure_scope: name",
+    "graphs.recall: context",
+]
 
 
 @pytest.mark.thorough
