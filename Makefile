@@ -32,6 +32,7 @@ check: $(VENV)/.dev
 	$(IN) mypy --strict -p mnemic
 	$(IN) mypy --strict --explicit-package-bases tests benchmarks
 	$(VENV)/bin/lint-imports
+	$(IN) tests.support.plain_check --worst 10
 
 # the record that the doctor compares a database with; run it after a change of tables, functions, policies or rights
 definitions: $(VENV)/.dev

@@ -7,7 +7,7 @@ rights that the service must not have.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -139,12 +139,14 @@ async def read_definitions(connection: AsyncConnection) -> list[Definition]:
 
 def as_record(definitions: Iterable[Definition]) -> str:
     """Return the text of the record for the objects of a fresh set-up."""
-    lines = [f"library\t{name}\t{_checksum(name)}" for name in _LIBRARIES]
+    text = ""
+    for name in _LIBRARIES:
+        text += f"library\t{name}\t{_checksum(name)}\n"
     for one in sorted(definitions):
         # memberships and the operator's settings belong to the server
         if one.kind != "membership" and not (one.kind == "setting" and one.is_harmless):
-            lines.append(f"{one.kind}\t{one.object}\t{one.definition}")
-    return "".join(f"{line}\n" for line in lines)
+            text += f"{one.kind}\t{one.object}\t{one.definition}\n"
+    return text
 
 
 def find_differences(definitions: Iterable[Definition], vector_schema: str) -> list[Difference]:
@@ -155,25 +157,37 @@ def find_differences(definitions: Iterable[Definition], vector_schema: str) -> l
         vector_schema: the name of pgvector's schema.
     """
     recorded, other_releases = recorded_definitions()
-    present = {(one.kind, one.object): one for one in definitions if not _is_of(one, other_releases)}
-    missing = [one for key, one in recorded.items() if key not in present]
-    extra = [one for key, one in present.items() if key not in recorded]
-    differences = [
-        Difference("tables", f"{name} has another release than this version of Mnemic knows: not compared", None, True)
-        for name in other_releases
-    ]
-    differences += [_missing(one) for one in _without_parts(missing)]
-    differences += [_extra(one) for one in _without_parts(extra)]
+    present: dict[tuple[str, str], Definition] = {}
+    for one in definitions:
+        if not _is_of(one, other_releases):
+            present[one.kind, one.object] = one
+    differences: list[Difference] = []
+    for name in other_releases:
+        note = f"{name} has another release than this version of Mnemic knows: not compared"
+        differences.append(Difference("tables", note, None, is_harmless=True))
+    for one in _without_parts(_absent(recorded, present)):
+        differences.append(_missing(one))
+    for one in _without_parts(_absent(present, recorded)):
+        differences.append(_extra(one))
     for key, one in present.items():
         if key in recorded and recorded[key].definition != one.definition:
             differences += _different(one, recorded[key])
-    return [
-        difference._replace(
-            found=difference.found.replace(_VECTOR, vector_schema),
-            statement=difference.statement and difference.statement.replace(_VECTOR, vector_schema),
-        )
-        for difference in differences
-    ]
+    return [_in_schema(difference, vector_schema) for difference in differences]
+
+
+def _absent(
+    objects: Mapping[tuple[str, str], Definition], others: Mapping[tuple[str, str], Definition]
+) -> list[Definition]:
+    """Return the objects that the others lack."""
+    return [one for key, one in objects.items() if key not in others]
+
+
+def _in_schema(difference: Difference, vector_schema: str) -> Difference:
+    """Return the difference with the name of pgvector's schema."""
+    found, statement = difference.found.replace(_VECTOR, vector_schema), difference.statement
+    if statement:
+        statement = statement.replace(_VECTOR, vector_schema)
+    return difference._replace(found=found, statement=statement)
 
 
 def _missing(one: Definition) -> Difference:
@@ -263,12 +277,16 @@ def _is_of(one: Definition, libraries: Iterable[str]) -> bool:
 def recorded_definitions() -> tuple[dict[tuple[str, str], Definition], list[str]]:
     """Return the recorded objects, and the libraries whose installed release is another one and makes other objects."""
     text = resources.files("mnemic.storage.sql").joinpath(RECORD).read_text(encoding="utf-8")
-    rows: list[Definition] = []
-    for line in text.splitlines():
+    changed: list[str] = []
+    objects: dict[tuple[str, str], Definition] = {}
+    for line in text.splitlines():  # the libraries come first
         kind, name, definition = line.split("\t")
-        rows.append(Definition(kind, name, definition))
-    changed = [row.object for row in rows if row.kind == "library" and row.definition != _checksum(row.object)]
-    objects = {(row.kind, row.object): row for row in rows if row.kind != "library" and not _is_of(row, changed)}
+        row = Definition(kind, name, definition)
+        if row.kind == "library":
+            if row.definition != _checksum(row.object):
+                changed.append(row.object)
+        elif not _is_of(row, changed):
+            objects[row.kind, row.object] = row
     return objects, changed
 
 

@@ -38,6 +38,7 @@ QUEUE_SCHEMA = "mnemic_jobs"
 _KEYS = "(select nullif(current_setting('mnemic.scope_keys', true), '')::text[])"
 _AGENT = "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
 _THREADS = "(select nullif(current_setting('mnemic.threads', true), ''))"
+_OF_THREADS = f"starts_with(thread_id, {_THREADS})"
 #: A relation is seen by who sees both its ends.
 _OTHER_END = "coalesce(after ->> 'to_scope_key', before ->> 'to_scope_key', scope_key)"
 #: Under an allowlist, what the history shows of it.
@@ -122,40 +123,35 @@ POLICIES: Final = (
     Policy("heads", _AGENT, command="select"),
     # the threads of one agent with one user: those whose ids begin as the setting says
     Policy("supervisor_checkpoints", f"thread_prefix(agent_id, user_id) = {_THREADS}"),
-    *(
-        Policy(table, f"starts_with(thread_id, {_THREADS})")
-        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-    ),
-    # administrators see what happened, when, and to which ids; they have no right to any content
-    *(
-        Policy(table, _AGENT, role=ADMIN_ROLE, command="select")
-        for table in ("history", "heads", "refinements", "leases")
-    ),
+    Policy("checkpoints", _OF_THREADS),
+    Policy("checkpoint_blobs", _OF_THREADS),
+    Policy("checkpoint_writes", _OF_THREADS),
+    # administrators see events, times and ids; they have no right to any content
+    Policy("history", _AGENT, role=ADMIN_ROLE, command="select"),
+    Policy("heads", _AGENT, role=ADMIN_ROLE, command="select"),
+    Policy("refinements", _AGENT, role=ADMIN_ROLE, command="select"),
+    Policy("leases", _AGENT, role=ADMIN_ROLE, command="select"),
 )
 
 
 def _isolation() -> str:
     """Return the statements that enable row security and make every policy."""
-    # only functions of the owner read and write the last one
-    tables = dict.fromkeys([*(policy.table for policy in POLICIES), "erasing"])
-    return "\n".join(
-        [
-            *(f"alter table {table} enable row level security, force row level security;" for table in tables),
-            *(f"create policy owner on {table} to {OWNER_ROLE} using (true) with check (true);" for table in tables),
-            *(
-                f"create policy {policy.name} on {policy.table} for {policy.command} to {policy.role}"
-                f" using ({policy.condition});"
-                for policy in POLICIES
-            ),
-        ]
-    )
+    tables = dict.fromkeys(policy.table for policy in POLICIES)
+    statements: list[str] = []
+    for table in [*tables, "erasing"]:  # only functions of the owner read and write the last one
+        statements.append(f"alter table {table} enable row level security, force row level security;")
+        statements.append(f"create policy owner on {table} to {OWNER_ROLE} using (true) with check (true);")
+    for policy in POLICIES:
+        target = f"{policy.name} on {policy.table} for {policy.command} to {policy.role}"
+        statements.append(f"create policy {target} using ({policy.condition});")
+    return "\n".join(statements)
 
 
 def _list_checks() -> str:
     """Return the statements that check listed columns. An equal check stays, because adding one scans its table."""
     statements: list[str] = []
     for table, column, values in LISTED_COLUMNS:
-        elements = ", ".join(f"{value}::text" for value in literals(values).split(", "))
+        elements = literals(values).replace(", ", "::text, ") + "::text"
         check = f"CHECK (({column} = ANY (ARRAY[{elements}])))"
         quoted = check.replace("'", "''")
         statements.append(f"call check_column('{table}', '{column}', '{quoted}');")
@@ -177,22 +173,22 @@ class SchemaFile(NamedTuple):
 @cache
 def schema_files() -> tuple[SchemaFile, ...]:
     """Return the tables of LangGraph's checkpointer, our own files in their order, and the rules."""
-    tables = read_folder("tables")
-    # in a transaction no index is made concurrently; whoever brings a later one to a live table makes its writers wait
-    savers = (text.replace("CONCURRENTLY", "") for text in MIGRATIONS)
-    return (
-        SchemaFile(QUEUE_TABLES, _queue_tables()),
-        *(SchemaFile(f"langgraph-checkpoint-postgres {version}", text) for version, text in enumerate(savers)),
-        *(SchemaFile(name, tables[name]) for name in sorted(tables)),
-        SchemaFile(RULES, _rules()),
-    )
+    files = [SchemaFile(QUEUE_TABLES, _queue_tables())]
+    for version, text in enumerate(MIGRATIONS):
+        # in a transaction no index is made concurrently, so a later one on a live table makes its writers wait
+        files.append(SchemaFile(f"langgraph-checkpoint-postgres {version}", text.replace("CONCURRENTLY", "")))
+    for name, text in sorted(read_folder("tables").items()):
+        files.append(SchemaFile(name, text))
+    files.append(SchemaFile(RULES, _rules()))
+    return tuple(files)
 
 
 def _queue_tables() -> str:
     """Return the statements that create procrastinate's tables in a schema of their own, for the service to use."""
     tables = resources.files("procrastinate.sql").joinpath("schema.sql").read_text(encoding="utf-8")
-    kinds = ("tables", "sequences", "functions")
-    granted = "".join(f"grant all on all {kind} in schema {QUEUE_SCHEMA} to {SERVICE_ROLE};" for kind in kinds)
+    granted = ""
+    for kind in ("tables", "sequences", "functions"):
+        granted += f"grant all on all {kind} in schema {QUEUE_SCHEMA} to {SERVICE_ROLE};"
     return (
         "select set_config('mnemic.search_path', current_setting('search_path'), true);"
         f"set local search_path = {QUEUE_SCHEMA};{tables};"
@@ -205,7 +201,8 @@ def _queue_tables() -> str:
 def _rules() -> str:
     texts = read_folder("functions")
     drop, rights = texts.pop(_DROP), texts.pop(_RIGHTS)
-    return "\n".join([drop, *(texts[name] for name in sorted(texts)), _list_checks(), _isolation(), rights])
+    functions = [text for _, text in sorted(texts.items())]
+    return "\n".join([drop, *functions, _list_checks(), _isolation(), rights])
 
 
 def bodies() -> dict[str, str]:

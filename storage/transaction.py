@@ -241,8 +241,11 @@ class ScopedTransaction:
             values: in the order of its parameters.
             form: statement with places for the function and its values.
         """
-        by_name = {f"value{place}": value for place, value in enumerate(values)}
-        places = [f"%({name})s" for name in by_name]
+        by_name: dict[str, Any] = {}
+        places: list[str] = []
+        for place, value in enumerate(values):
+            by_name[f"value{place}"] = value
+            places.append(f"%(value{place})s")
         statement = form.format(function, ", ".join(places))
         return await self.tuples(statement, {"head": self.head, "lock": self.lock, **by_name})
 

@@ -53,7 +53,7 @@ def has_unknown_number(text: str, shown_digits: str) -> bool:
 def joined_digits(text: str) -> str:
     """Return the text with ASCII digits, and without the signs that part the digits of a number."""
     if not text.isascii():
-        text = "".join(str(int(char)) if char.isdecimal() else char for char in text)
+        text = re.sub(r"\d", lambda digit: str(int(digit.group())), text)
     return _BETWEEN_DIGITS.sub("", text)
 
 
@@ -155,8 +155,9 @@ class Attachments:
             return True
         if (self.dates - self.typed_dates).intersection(find_dates(text)[0]):
             return True
-        cited = {message.id for message in sources} | {attachment_id(message.id) for message in sources}
-        return not cited.isdisjoint(self.messages) and 2 * len(missing) > len(claimed)
+        if 2 * len(missing) <= len(claimed):
+            return False
+        return any(message.id in self.messages or attachment_id(message.id) in self.messages for message in sources)
 
 
 def _answers(message: Message, batch: Sequence[Message], claims: Set[UUID]) -> bool:

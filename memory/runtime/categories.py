@@ -1,6 +1,5 @@
 """Categories, their recall, and the allowlists of roles."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -183,10 +182,14 @@ def load_categories(path: Path | None = None) -> Categories:
 def _merge_categories(packaged: _File, file: _File) -> dict[str, Category]:
     """Return the packaged categories with the fields and the categories of the file."""
     overrides = (*file.categories.system, *file.categories.custom)
-    counts = Counter(category.name for category in overrides)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
+    names: set[str] = set()
+    repeated: set[str] = set()
+    for category in overrides:
+        if category.name in names:
+            repeated.add(category.name)
+        names.add(category.name)
     if repeated:
-        raise _misfit(f"categories: named more than once: {', '.join(repeated)}")
+        raise _misfit(f"categories: named more than once: {', '.join(sorted(repeated))}")
     by_name = {category.name: category for category in packaged.categories.system}
     for category in overrides:
         fields = category.model_dump(exclude_unset=True)

@@ -164,13 +164,22 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
     yield from _heading("What was formed")
     yield from summary(found.sessions)
     for session in found.sessions:
-        yield from (plain(f"{session.session}: {complaint}") for complaint in session.complaints())
+        for complaint in session.complaints():
+            yield plain(f"{session.session}: {complaint}")
     yield from _heading("Memories: the consolidation of each scope, and examples of facts")
-    facts = [item for item in found.memories if item.kind == "fact" and item.state == "active"]
-    texts = [item for item in found.memories if item.kind == "consolidation" and item.state == "active"]
+    facts: list[Memory] = []
+    consolidations: list[Memory] = []
+    owners = Counter[str]()
+    for item in found.memories:
+        owners[split_scope_key(item.scope_key)[1]] += 1
+        if item.state == "active" and item.kind == "fact":
+            facts.append(item)
+        if item.state == "active" and item.kind == "consolidation":
+            consolidations.append(item)
     # spread over the whole time
-    known = sorted([*texts, *facts[:: -(-len(facts) // _FACTS) or 1]], key=lambda item: item.scope_key)
-    for scope_key, items in groupby(known, key=lambda item: item.scope_key):
+    examples = facts[:: -(-len(facts) // _FACTS) or 1]
+    in_order = sorted([*consolidations, *examples], key=lambda item: item.scope_key)
+    for scope_key, items in groupby(in_order, key=lambda item: item.scope_key):
         yield plain(scope_key, "bold")
         yield from table((day(item.valid_from), item.kind, _clipped(item.content, _TEXT_CHARS)) for item in items)
     yield from _describe_changes(found.memories)
@@ -180,7 +189,6 @@ def _describe(found: Demo) -> Iterator[RenderableType]:
             yield from _describe_answer(answer)
     # the path of this program if its name alone is not found
     program = sys.argv[0] if Path(sys.argv[0]).name == "mnemic" and not shutil.which("mnemic") else "mnemic"
-    owners = Counter(split_scope_key(item.scope_key)[1] for item in found.memories)
     most = max(found.people, key=lambda person: owners[person])  # the person with the most memories
     yield from ("", "Look around:")
     for words in (("memories",), ("recall", "What did I tell you last time?")):
@@ -194,13 +202,17 @@ def _heading(title: str) -> tuple[str, str]:
 
 def _describe_changes(memories: Sequence[Memory]) -> Iterator[RenderableType]:
     by_id = {item.id: item for item in memories}
-    changes = [(by_id[old.superseded_by], old) for old in memories if old.superseded_by in by_id]
+    changes: list[tuple[Memory, Memory]] = []
+    for old in memories:
+        if old.superseded_by in by_id:
+            changes.append((by_id[old.superseded_by], old))
     changes.sort(key=lambda change: change[0].valid_from)
     if changes:
         yield from _heading(f"Facts that later ones replaced ({len(changes)}): closed, never overwritten")
-    yield from table(
-        (day(new.valid_from), [plain(old.content, "strike"), f"→ {new.content}"]) for new, old in changes[:_CHANGES]
-    )
+    rows: list[tuple[object, ...]] = []
+    for new, old in changes[:_CHANGES]:
+        rows.append((day(new.valid_from), [plain(old.content, "strike"), f"→ {new.content}"]))
+    yield from table(rows)
 
 
 def _describe_answer(answer: Answer) -> Iterator[RenderableType]:

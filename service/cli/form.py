@@ -39,8 +39,11 @@ Files = Annotated[
 
 def losses(runs: Sequence[FormationResult]) -> list[str]:
     """Return a line for the refused drafts, and one for the uncovered messages."""
-    refused = sum((Counter(run.refused) for run in runs), Counter[str]())
-    uncovered_messages = sum(run.uncovered_messages for run in runs)
+    refused = Counter[str]()
+    uncovered_messages = 0
+    for run in runs:
+        refused.update(run.refused)
+        uncovered_messages += run.uncovered_messages
     lines: list[str] = []
     if refused:
         lines.append(f"drafts refused: {refused.total()} ({refusal_summary(refused)})")
@@ -130,9 +133,16 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
 
 def _require_own_sessions(files: Sequence[Path]) -> None:
     """Refuse array files of the same name: the name of an array file is the id of its session."""
-    stems = Counter(path.stem for path in set(files) if path.suffix == ARRAY_SUFFIX)
-    if repeated := sorted(stem for stem, count in stems.items() if count > 1):
-        raise InvalidInputError(f"several files would be the session {', '.join(repeated)}: rename them")
+    names: set[str] = set()
+    repeated: set[str] = set()
+    for path in set(files):
+        if path.suffix != ARRAY_SUFFIX:
+            continue
+        if path.stem in names:
+            repeated.add(path.stem)
+        names.add(path.stem)
+    if repeated:
+        raise InvalidInputError(f"several files would be the session {', '.join(sorted(repeated))}: rename them")
 
 
 @dataclass
@@ -183,11 +193,16 @@ async def _store(memory: Mnemic, identity: Identity, held: dict[str, list[dict[s
 def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     """Yield the counts of stored, superseded, repeated and refused memories, and the usage, over all sessions."""
     runs: list[FormationResult] = []
+    stored = Counter[str]()
+    superseded = repeated = 0
     for session in sessions:
         runs.extend(session.runs)
-    stored = sum((Counter(run.stored) for run in runs), Counter[str]())
-    yield f"stored: {', '.join(f'{count} {kind}s' for kind, count in sorted(stored.items())) or 'nothing new'}"
-    superseded, repeated = sum(run.superseded for run in runs), sum(run.repeated for run in runs)
+        for run in session.runs:
+            stored.update(run.stored)
+            superseded += run.superseded
+            repeated += run.repeated
+    counts = [f"{count} {kind}s" for kind, count in sorted(stored.items())]
+    yield f"stored: {', '.join(counts) or 'nothing new'}"
     yield f"facts superseded: {superseded}, already known: {repeated}"
     yield from losses(runs)
     yield from spent_line(spent_by(runs))
