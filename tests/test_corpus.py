@@ -8,7 +8,7 @@ from tests.support.server import Clone
 
 
 @pytest.mark.thorough
-async def test_of_long_free_text_the_offline_rules_keep_little_and_fall_into_no_trap(fresh_db: Clone) -> None:
+async def test_offline_rules_keep_little_of_long_free_text_and_fall_into_no_trap(fresh_db: Clone) -> None:
     report = make_report(await form_corpus(database_url=fresh_db.service_dsn))
     assert report.rows[-1].expected >= 60
     assert report.rows[-1].found >= 1

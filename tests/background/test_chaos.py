@@ -145,7 +145,7 @@ def test_every_session_is_formed_once_whatever_happens(
     print(f"\n{count} sessions, {len(faults)} faults: {count} formed exactly once, 0 lost")
 
 
-def test_control_without_the_check_at_the_save_and_leases_a_doubled_wake_up_is_done_twice(
+def test_control_without_save_check_and_leases_a_doubled_job_runs_twice(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, tmp_path: Path
 ) -> None:
     jobs = some_jobs(10)
@@ -160,7 +160,7 @@ def test_control_without_the_check_at_the_save_and_leases_a_doubled_wake_up_is_d
 
 
 @pytest.mark.parametrize("sabotage", [{}, NO_OVERRIDES_BACK], ids=["", "control: nothing is given back"])
-def test_the_session_of_a_killed_worker_is_formed_though_its_next_wake_up_waits_already(
+def test_session_of_a_killed_worker_is_formed_despite_its_scheduled_job(
     clean_db: Clone, model: TrappedModel, tmp_path: Path, sabotage: Mapping[str, str]
 ) -> None:
     settings = scripted_settings(clean_db, model, lease_seconds=2)
@@ -181,7 +181,7 @@ def test_the_session_of_a_killed_worker_is_formed_though_its_next_wake_up_waits_
             crew.await_left(clean_db, 0)
 
 
-def test_a_worker_that_comes_back_late_neither_ends_the_job_of_another_nor_dies(
+def test_late_worker_survives_and_does_not_finish_the_job_of_another(
     clean_db: Clone, model: TrappedModel, superuser: psycopg.Connection, tmp_path: Path
 ) -> None:
     jobs = some_jobs(2)

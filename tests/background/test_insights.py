@@ -139,7 +139,7 @@ async def test_insights_are_shared_with_no_group_and_read_by_no_other_role(
             await memory.query(ANA.model_copy(update={"role": role}), TRUST, categories=["relationship_dynamic"])
 
 
-async def test_no_insights_are_drawn_where_they_are_off_or_no_model_is_configured(
+async def test_insights_are_not_drawn_if_disabled_or_without_a_model(
     clean_db: Clone, memory: Mnemic, model: LoopbackModel
 ) -> None:
     await active(memory, model)

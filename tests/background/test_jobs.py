@@ -88,7 +88,7 @@ async def test_a_conversation_that_simply_ends_is_formed(
         assert len(homes.chat_requests) == requests  # nothing is due twice
 
 
-async def test_messages_that_come_while_a_job_forms_their_session_are_formed_once_it_is_cold_again(
+async def test_messages_that_arrive_during_formation_are_formed_when_cold_again(
     clean_db: Clone, superuser: psycopg.Connection, homes: LoopbackModel
 ) -> None:
     later = [{"role": "user", "content": f"My cabin has window {number}."} for number in range(4)]
@@ -111,7 +111,7 @@ async def test_messages_that_come_while_a_job_forms_their_session_are_formed_onc
         assert superuser.execute(unformed).fetchone() == (0,)
 
 
-async def test_a_cold_session_of_a_group_is_formed_with_the_groups_of_its_last_run(
+async def test_cold_group_session_is_formed_with_the_groups_of_its_last_run(
     clean_db: Clone, superuser: psycopg.Connection, homes: LoopbackModel
 ) -> None:
     said = "We sail on Friday at seven from the north quay."
@@ -126,7 +126,7 @@ async def test_a_cold_session_of_a_group_is_formed_with_the_groups_of_its_last_r
     assert plan.scope_key == "group:crew"
 
 
-async def test_work_whose_model_is_away_waits_with_its_reason_and_is_done_when_it_is_back(
+async def test_work_without_a_reachable_model_waits_with_its_reason_and_resumes(
     clean_db: Clone, superuser: psycopg.Connection, homes: LoopbackModel
 ) -> None:
     homes.answer(FACTS, 400)

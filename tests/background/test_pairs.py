@@ -110,7 +110,7 @@ async def active(memory: Mnemic) -> list[str]:
     return sorted(one.content for one in await memory.memories(ANA))
 
 
-async def test_a_fact_in_other_words_is_merged_with_every_detail_and_undone_in_one_act(
+async def test_paraphrased_fact_is_merged_with_all_details_and_undone_at_once(
     memory: Mnemic, work: Work, model: LoopbackModel
 ) -> None:
     old, new = replace(fact(OLD), importance=5), fact(NEW, 5, private=True)
@@ -343,7 +343,7 @@ async def test_only_a_later_value_of_the_same_thing_replaces_a_fact(
     assert await active(memory) == sorted([earlier, later])
 
 
-async def test_a_model_that_calls_everything_the_same_changes_no_more_than_the_days_pairs(
+async def test_model_that_merges_everything_is_limited_to_the_daily_pairs(
     clean_db: Clone, model: LoopbackModel
 ) -> None:
     ferries = [
@@ -457,7 +457,7 @@ async def test_of_two_shared_facts_one_stays_in_the_words_of_its_author(
 
 
 @pytest.mark.parametrize("text", [OLD, MERGED], ids=["loses a detail", "in words of the model"])
-async def test_two_shared_facts_stay_if_the_merge_is_neither_of_them_or_loses_something(
+async def test_shared_facts_stay_if_their_merge_is_neither_or_loses_details(
     memory: Mnemic, work: Work, model: LoopbackModel, text: str
 ) -> None:
     await store(work, *shared_facts(0, 1))

@@ -100,7 +100,7 @@ def shared(superuser: psycopg.Connection, scope: str) -> list[str]:
     return [content for (content,) in found.fetchall()]
 
 
-async def test_what_a_member_typed_in_the_groups_session_is_raised_once_and_says_whose_word_it_is(
+async def test_fact_typed_in_a_group_session_is_raised_once_with_its_author(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     source = await kept(memory, superuser, ANA, PLAN)
@@ -173,7 +173,7 @@ async def _private_facts(memory: Mnemic, superuser: psycopg.Connection, each: in
 
 
 @pytest.mark.thorough
-async def test_of_500_private_facts_none_is_raised_by_a_model_that_always_says_share(
+async def test_private_facts_are_never_raised_by_a_model_that_always_shares(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await _private_facts(memory, superuser, 50) == 500
@@ -240,7 +240,7 @@ async def test_a_model_chooses_among_numbers_and_writes_no_word(
     assert shared(superuser, "group") == [PLAN] * count
 
 
-async def test_an_answer_that_cannot_be_read_changes_nothing_and_the_next_run_tries_again(
+async def test_unreadable_propagation_answer_changes_nothing_and_is_retried(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer(RAISED, "Share them all!")
@@ -324,7 +324,7 @@ EVIDENCE = {
 
 
 @pytest.mark.parametrize("case", mostly_thorough(EVIDENCE, "two groups", "two strangers", "one person in two groups"))
-async def test_everybody_is_told_what_two_groups_or_two_strangers_typed_and_nothing_else(
+async def test_facts_typed_by_two_groups_or_two_strangers_alone_reach_everyone(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, case: tuple[Teller, Teller, int]
 ) -> None:
     first, second, count = case
@@ -444,7 +444,7 @@ async def test_what_a_copy_had_replaced_is_in_force_once_the_copy_is_withdrawn(
     assert shared(superuser, "group") == ["The crew sails on Friday at six."]
 
 
-async def test_a_propagation_is_one_operation_that_can_be_undone_and_is_not_done_again(
+async def test_propagation_is_one_operation_that_is_undone_and_not_repeated(
     memory: Mnemic, model: LoopbackModel, administration: Administration, superuser: psycopg.Connection
 ) -> None:
     await kept(memory, superuser, ANA, PLAN)

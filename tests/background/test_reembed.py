@@ -176,7 +176,7 @@ async def _is_true(superuser: psycopg.Connection, statement: str) -> bool:
     return superuser.execute(statement).fetchone() == (True,)
 
 
-async def test_a_formation_under_way_at_the_switch_stores_vectors_under_the_name_of_their_embedder(
+async def test_formation_during_the_switch_stores_vectors_under_their_embedder(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await know_berths(clean_db, model, 5)
@@ -292,7 +292,7 @@ def _move_until_killed(settings: Settings, model: LoopbackModel, sabotage: dict[
 
 
 @pytest.mark.thorough
-async def test_killed_workers_lose_and_double_nothing_and_searches_answer_throughout(
+async def test_killed_reembedding_loses_and_doubles_nothing_while_searches_work(
     worker_db: Clone, superuser: psycopg.Connection, model: LoopbackModel
 ) -> None:
     number = 2000

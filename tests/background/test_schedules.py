@@ -123,7 +123,7 @@ async def test_an_agents_own_line_holds_from_the_next_sweep_on(clean_db: Clone, 
 
 
 @pytest.mark.thorough
-async def test_in_a_week_each_agent_is_refined_once_and_at_once_if_its_budget_is_passed(
+async def test_agent_is_refined_weekly_and_at_once_if_its_budget_is_exceeded(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     lines = {"plain": None, "own": "0 9 * * wed Europe/Lisbon", "never": "off", "full": "off"}
@@ -158,7 +158,7 @@ async def no_work(work: Work, target: Target) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_daily_job_runs_once_a_day_at_its_tenants_own_time_and_a_missed_day_once(
+async def test_daily_job_runs_once_per_local_day_and_catches_up_once(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upkeep = Job(name="upkeep", run=no_work, schedule="refinement_schedule", stagger_minutes=60)

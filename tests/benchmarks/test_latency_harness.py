@@ -28,7 +28,7 @@ def figures(cpu: float, wall: float = 1.0) -> Figures:
     return Figures(calls=2, cpu=cpu, client=cpu / 2, server=cpu / 2, wall=wall, wall_p95=wall)
 
 
-def test_every_user_has_as_many_facts_the_same_each_time_and_a_twentieth_in_the_rare_category(facts: Facts) -> None:
+def test_each_user_has_equal_reproducible_facts_and_a_rare_category(facts: Facts) -> None:
     assert Facts.made(World.made(20), WordEmbedder(), ROWS).texts == facts.texts
     assert set(np.bincount(facts.owners)) == {ROWS // 20}
     rare = np.array([category == RARE for category in facts.categories])
@@ -36,7 +36,7 @@ def test_every_user_has_as_many_facts_the_same_each_time_and_a_twentieth_in_the_
     assert len(set(facts.texts)) > 0.99 * ROWS
 
 
-def test_the_truth_is_found_by_working_out_every_cosine_also_within_a_category(facts: Facts) -> None:
+def test_exact_truth_compares_every_cosine_also_within_a_category(facts: Facts) -> None:
     question = facts.vectors[7]
     found = nearest(facts, 7, question, None)
     assert found[0] == facts.ids[7]
@@ -55,7 +55,7 @@ def test_the_truth_is_found_by_working_out_every_cosine_also_within_a_category(f
     assert share([], []) == 1
 
 
-def test_figures_are_medians_of_both_sides_and_the_time_95_of_100_stay_below() -> None:
+def test_latency_figures_are_medians_of_both_sides_and_the_95th_percentile() -> None:
     samples = [Sample(wall=float(number), client=1.0, server=number / 100) for number in range(1, 101)]
     made = Figures.of([*samples, Sample(wall=1000.0, client=1.0, server=90.0)])
     assert (made.calls, made.client, made.wall) == (101, 1.0, 51.0)

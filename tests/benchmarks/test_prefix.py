@@ -16,7 +16,7 @@ def request(*said: str) -> dict[str, Any]:
     return {"tools": [], "messages": [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]}
 
 
-def test_a_pair_is_what_it_has_in_common_and_what_it_had_with_the_memory_in_the_system_message() -> None:
+def test_pair_measures_its_prefix_with_and_without_memory_in_the_system() -> None:
     memory = "<MemoryContext>\n- x\n</MemoryContext>\n\n"
     plain, searched = request("Be.", "Hi."), request("Be.", "Hi.", "Hi.", f"{memory}Bees?")
     turns = [[plain], [searched, request("Be.", "Hi.", "Hi.", f"{memory}Bees?", "A.")]]

@@ -69,7 +69,7 @@ def returned(*turns: str, tokens: int = 100) -> list[Returned]:
     return [Returned(turn_ids=frozenset(turn.split()), tokens=tokens) for turn in turns]
 
 
-def test_a_conversation_is_read_with_its_sources_and_without_questions_that_nothing_answers(data: Path) -> None:
+def test_conversation_is_read_with_sources_without_unanswered_questions(data: Path) -> None:
     (read,) = read_conversations(data)
     assert [turn.id for turn in read.turns] == ["D1:1", "D1:2", "D2:1", "D2:2"]
     assert read.turns[1].text == "Lovely! [shares a photo of a kayak]"
@@ -95,7 +95,7 @@ def test_recall_counts_turns_and_a_budget_counts_tokens() -> None:
     assert mean([]).recall_5 == 0
 
 
-def test_the_baselines_stem_as_porter_does_rank_by_words_and_bm25_by_how_rare_they_are() -> None:
+def test_baselines_stem_as_porter_and_rank_by_words_and_by_bm25() -> None:
     words = "caresses ponies agreed hopping falling filing happy relational adjustment adoption rate controll"
     stems = "caress poni agre hop fall file happi relat adjust adopt rate control"
     assert [stem(word) for word in words.split()] == stems.split()
@@ -178,7 +178,7 @@ def refined(merged: str, promise: str) -> Refined:
     )
 
 
-def test_what_is_kept_is_counted_and_what_is_lost_or_moved_or_touched_shows() -> None:
+def test_retained_facts_are_counted_and_lost_or_moved_ones_are_reported() -> None:
     found = figures(refined("Ines: owns red kayak in Bergen; 41.", TEXTS[2]))
     assert (found.memories_before, found.memories_after) == (3, 2)
     assert (found.kept_whole, found.kept_each, found.answers_kept) == (1.0, 1.0, 1.0)
@@ -223,7 +223,7 @@ def test_a_core_memory_is_taken_when_it_has_outgrown_its_budget() -> None:
     assert small.questions[0].evidence == {"north D1:0", "north D1:2"}
 
 
-def test_the_harness_of_refinement_runs_through_the_product_on_any_such_file(
+def test_refinement_harness_runs_through_the_product_on_any_file(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["refinement", "--data", str(data), "--embedder", "hash"])

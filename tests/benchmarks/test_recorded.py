@@ -31,7 +31,7 @@ def test_there_are_forty_pairs_ten_of_them_told_in_another_language() -> None:
 
 
 @pytest.mark.thorough
-def test_pairs_are_recorded_and_replayed_and_a_broken_off_recording_goes_on(
+def test_pairs_are_recorded_and_replayed_and_a_recording_resumes(
     clean_db: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MNEMIC_DATABASE_URL", clean_db.service_dsn)
@@ -84,7 +84,7 @@ async def test_a_replay_fits_every_request_of_another_run_and_is_judged(clean_db
 
 
 @pytest.mark.thorough
-async def test_a_weak_reader_loses_nothing_shares_nothing_wrongly_and_fails_with_a_type(
+async def test_weak_reader_loses_and_missshares_nothing_and_fails_with_a_type(
     clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     superuser.execute("set search_path to mnemic")

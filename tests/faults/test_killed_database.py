@@ -39,7 +39,7 @@ FORM = Command("form", (JOB.who,))
 
 
 @pytest.mark.thorough
-def test_a_worker_outlives_its_database_and_a_lease_left_there_hides_no_failure(
+def test_worker_survives_its_database_and_an_old_lease_hides_no_failure(
     crashing: CrashingServer, model: TrappedModel
 ) -> None:
     settings = scripted_settings(crashing.clone, model, pool_timeout_seconds=0.5)

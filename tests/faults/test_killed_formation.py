@@ -120,7 +120,7 @@ def test_a_consolidation_killed_here_is_done_once(
     ).fetchone() in [(3, 3), (4, 4)]
 
 
-def test_control_a_formation_that_settles_apart_from_its_save_is_done_twice(
+def test_control_a_formation_settled_apart_from_its_save_runs_twice(
     survive: Survive, superuser: psycopg.Connection
 ) -> None:
     survive(FORMED_UNHEARD, FORMED, settle=told_twice, sabotage=UNSETTLED_FORMATION, user_threshold=2)

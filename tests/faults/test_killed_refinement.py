@@ -110,7 +110,7 @@ def prepare(clone: Clone, model: TrappedModel) -> None:
     ("where", "others"),
     [*((where, 1) for where in STRIKES), ("in the first turn", 2), ("merging", 2), ("completing", 2)],
 )
-def test_a_refinement_killed_here_is_ended_by_the_next_and_does_everything_once(
+def test_killed_refinement_is_ended_by_the_next_and_changes_apply_once(
     survive: Survive, clean_db: Clone, model: TrappedModel, where: str, others: int
 ) -> None:
     strike, done = STRIKES[where]

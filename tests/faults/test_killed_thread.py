@@ -155,6 +155,6 @@ def test_a_thread_killed_here_goes_on(die_and_go_on: DieAndGoOn, tmp_path: Path,
     assert all(counted[earlier] == 3 for earlier in STEPS[: STEPS.index(step)])
 
 
-def test_control_of_a_turn_that_is_saved_at_its_end_alone_everything_is_lost(die_and_go_on: DieAndGoOn) -> None:
+def test_control_a_turn_that_is_saved_only_at_its_end_is_lost(die_and_go_on: DieAndGoOn) -> None:
     with pytest.raises(AssertionError, match="something is lost"):
         die_and_go_on("tell", within, "exit")

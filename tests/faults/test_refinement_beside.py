@@ -237,7 +237,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("calls", mostly_thorough(MOVES, "rewritten, then deleted"))
-async def test_words_that_a_refinement_moved_to_another_memory_are_erased_with_whose_they_are(
+async def test_words_moved_by_a_refinement_are_erased_with_their_author(
     clean_db: Clone, superuser: psycopg.Connection, calls: tuple[Call, ...]
 ) -> None:
     assert await moved_and_erased(clean_db, *calls) >= {MAY}

@@ -70,7 +70,7 @@ async def of_mnemic(clone: Clone, memory: Mnemic) -> AsyncIterator[Kept]:
 
 @pytest.mark.parametrize("keeping", [lambda clone, _: in_process(clone), of_mnemic], ids=["memory", "mnemic"])
 @pytest.mark.parametrize("durability", few_first(DURABILITIES, 1))
-async def test_a_thread_goes_on_after_an_interrupt_and_holds_nothing_of_the_memory(
+async def test_thread_resumes_after_an_interrupt_and_stores_no_memory(
     fresh_db: Clone, model: LoopbackModel, keeping: Any, durability: Durability
 ) -> None:
     async with scripted_memory(fresh_db, model) as memory, keeping(fresh_db, memory) as (saver, everything):

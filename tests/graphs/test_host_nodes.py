@@ -213,7 +213,7 @@ async def test_several_people_may_speak_in_a_run_of_no_user(memory: Mnemic, supe
     assert superuser.execute("select user_id from mnemic.messages").fetchall() == [("bo",)]
 
 
-async def test_a_host_may_name_its_conversation_otherwise_and_its_users_last_words_are_what_is_looked_for(
+async def test_host_may_rename_its_messages_and_the_last_user_text_is_searched(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await remember(memory, model)

@@ -131,7 +131,7 @@ async def test_a_turn_of_no_user_is_refused_before_a_model_is_asked(memory: Mnem
     assert requests(model) == []
 
 
-async def test_what_it_may_be_asked_for_is_named_in_its_tools_and_a_name_is_sent_as_providers_take_it(
+async def test_tools_list_valid_values_and_names_are_sent_as_providers_accept(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model, VISIBLE)
@@ -186,7 +186,7 @@ async def streamed(memory: Mnemic, text: str = ASKED) -> list[Any]:
     return [part async for part in stream]
 
 
-async def test_its_own_words_come_piece_by_piece_and_no_others_and_its_progress_is_names(
+async def test_own_answer_is_streamed_alone_and_progress_events_are_names(
     memory: Mnemic, resources: Resources, model: LoopbackModel
 ) -> None:
     await memory.admin.configure_agent(ANA, formation_mode="per_turn", formation_min_messages=1)
@@ -248,7 +248,7 @@ def sent(model: LoopbackModel) -> list[Any]:
     return [message["content"] for message in requests(model)[-1]["messages"] if message["role"] == "user"]
 
 
-async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answered(
+async def test_message_that_cannot_be_stored_is_refused_before_the_answer(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     says(model, VISIBLE)
@@ -269,7 +269,7 @@ async def test_a_message_that_could_not_be_stored_is_refused_before_it_is_answer
     assert CANARY not in caplog.text
 
 
-async def test_a_picture_is_shown_in_its_own_turn_alone_and_no_earlier_message_is_sent_empty(
+async def test_image_is_sent_in_its_own_turn_alone_and_no_message_is_sent_empty(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
@@ -282,7 +282,7 @@ async def test_a_picture_is_shown_in_its_own_turn_alone_and_no_earlier_message_i
     assert sent(model) == [f"Look.\n{WORDLESS}", *[WORDLESS] * len(wordless), "Hello."]
 
 
-async def test_what_the_model_refuses_costs_a_picture_its_own_turn_and_words_every_turn_until_they_are_removed(
+async def test_refused_image_costs_its_turn_and_refused_text_each_until_removed(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model, lambda request: 400 if {"image_url", CANARY} & {*re.findall(r"\w+", str(request))} else VISIBLE)

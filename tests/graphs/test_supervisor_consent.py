@@ -38,9 +38,7 @@ def questions(done: Any) -> list[Any]:
     return [question for item in done.get("__interrupt__", ()) for question in item.value["memories"]]
 
 
-async def test_an_important_memory_is_forgotten_once_the_user_agrees_and_no_other_answer_counts(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
+async def test_important_memory_is_forgotten_only_after_the_user_agrees(memory: Mnemic, model: LoopbackModel) -> None:
     kept = await keep(memory, importance=4)
     says(model, forgetting(kept.upper()), VISIBLE)  # models copy ids as they like
     graph = memory.graphs.supervisor(InMemorySaver())
@@ -124,7 +122,7 @@ async def test_what_the_tool_would_refuse_is_not_asked_for(memory: Mnemic, model
 
 
 @pytest.mark.thorough
-async def test_a_process_that_was_killed_behind_the_answer_does_not_do_what_was_declined(
+async def test_process_killed_after_the_answer_does_not_do_the_declined_action(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     kept = await keep(memory, importance=4)

@@ -133,7 +133,7 @@ async def found(memory: Mnemic) -> set[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_text_that_nobody_typed_is_found_as_an_attachment_and_never_a_memory(
+async def test_untyped_text_is_stored_as_an_attachment_and_never_as_a_memory(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, part: str
 ) -> None:
     obey(model, CLAIM, PLAIN)
@@ -170,7 +170,7 @@ async def test_control_without_the_rule_for_parts_it_is_a_memory(
     assert {CLAIM, PLAIN} <= memories(superuser)
 
 
-async def test_control_a_draft_that_cites_the_words_alone_needs_the_rule_for_attachments(
+async def test_control_a_draft_that_cites_words_alone_needs_the_attachment_rule(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Attachments, "supply", lambda *_: False)
@@ -310,7 +310,7 @@ async def test_it_is_so_through_the_middleware_of_a_hosts_agent(
     assert await found(memory) == {("message", "attachment")}
 
 
-async def test_it_is_so_in_the_supervisor_and_later_turns_are_shown_the_text_as_attached(
+async def test_supervisor_marks_attachments_and_shows_them_so_in_later_turns(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     obey(model, CLAIM, PLAIN)

@@ -182,7 +182,7 @@ async def astray(memory: Mnemic, rows: Sequence[Row], who: Identity, sets: Seque
 
 @pytest.mark.parametrize("every", few_first([20, 1], 1))
 @pytest.mark.parametrize("user", HALVES)
-async def test_every_filter_set_finds_its_rows_and_ids_of_others_answer_as_ids_of_nobody(
+async def test_every_filter_set_finds_its_rows_and_foreign_ids_act_as_unknown(
     resources: Resources, superuser: psycopg.Connection, user: str, every: int
 ) -> None:
     rows = await world(resources, superuser)

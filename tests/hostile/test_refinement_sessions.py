@@ -307,7 +307,7 @@ def as_free(self: ContextMemoryEditor, *numbers: int, **rest: bool) -> list[Ledg
     return EDITABLE(replace(self, entries=free), *numbers, **rest)
 
 
-async def test_control_without_the_check_and_without_the_guard_a_protected_memory_changes(
+async def test_control_without_check_and_guard_a_protected_memory_changes(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ContextMemoryEditor, "require_editable", as_free)

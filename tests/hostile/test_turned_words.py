@@ -213,7 +213,7 @@ async def test_by_a_tool_no_shared_memory_is_corrected_into_a_turned_text(memory
     assert await seen_by_bo(memory) == before
 
 
-async def test_a_consolidation_for_others_is_the_typed_sentences_with_their_authors(
+async def test_shared_consolidation_contains_typed_sentences_with_their_authors(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     pairs = TURNED[:_AT_ONCE]

@@ -176,7 +176,7 @@ async def test_what_a_member_typed_is_the_groups_and_a_candidate_for_all(
 
 
 @every_language
-async def test_a_members_own_order_reaches_the_group_and_who_teaches_alone_tells_everybody(
+async def test_order_of_a_member_reaches_the_group_and_of_a_teacher_everyone(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, speech: Speech
 ) -> None:
     obey(model, speech.order)
@@ -190,7 +190,7 @@ async def test_a_members_own_order_reaches_the_group_and_who_teaches_alone_tells
 
 @every_language
 @pytest.mark.parametrize("members", [("bo",), ()], ids=["a member", "a guest"])
-async def test_another_speaker_speaks_for_the_group_where_the_host_says_so_and_for_all_never(
+async def test_other_speaker_writes_for_the_group_if_allowed_and_never_for_all(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, speech: Speech, members: tuple[str, ...]
 ) -> None:
     obey(model, speech.memory, cited=2)

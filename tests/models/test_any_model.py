@@ -97,7 +97,7 @@ def test_a_providers_own_arguments_go_before_ours() -> None:
     assert (slow.temperature, slow.reasoning_effort, slow.max_tokens) == (0, None, 16_384)
 
 
-def test_no_temperature_is_given_to_a_model_that_takes_none_nor_to_one_that_talks() -> None:
+def test_temperature_is_not_sent_to_models_that_refuse_it_or_that_chat() -> None:
     models = ChatModels(Settings(api_key="k", fast_model="openai:o3-mini", agent_model="openai:gpt-4.1"))
     found = [models.get("fast"), models.get("agent"), models.get("agent", shown=True)]
 
@@ -112,7 +112,7 @@ def test_no_temperature_is_given_to_a_model_that_takes_none_nor_to_one_that_talk
         ("anthropic:model", "langchain-anthropic"),
     ],
 )
-def test_what_keeps_a_model_from_being_made_is_one_line_that_names_the_setting(name: str, told: str) -> None:
+def test_unusable_model_is_reported_in_one_line_that_names_the_setting(name: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^MNEMIC_FAST_MODEL is '{name}'.*{told}") as caught:
         ChatModels(Settings(fast_model=name)).get("fast")
     assert len(str(caught.value)) < 400
@@ -173,7 +173,7 @@ async def test_a_used_up_quota_is_not_asked_again(endpoint: LoopbackModel, monke
         (b'{"error": {"message": "x", "code": null}}', "unknown model or path .*MNEMIC_FAST_MODEL or MNEMIC_BASE_URL"),
     ],
 )
-async def test_a_wrong_path_is_told_from_an_unknown_model_as_far_as_the_server_lets_one(
+async def test_wrong_path_is_distinguished_from_an_unknown_model_if_possible(
     endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch, body: bytes, told: str
 ) -> None:
     kind = "application/json" if body[:1] == b"{" else "text/html"

@@ -45,7 +45,7 @@ def test_the_models_in_use_are_named(settings: Settings, description: str) -> No
 
 
 @pytest.mark.parametrize("tier", ["fast", "slow", "agent"])
-def test_a_tier_has_one_model_which_a_hosts_stream_does_not_show_unless_it_is_to_be_shown(tier: Tier) -> None:
+def test_tier_has_one_model_that_a_host_stream_hides_unless_it_is_visible(tier: Tier) -> None:
     models = ChatModels(Settings(api_key=KEY, slow_model="openai:slow", model_timeout_seconds=7))
     made = [models.get(tier), models.get(tier, shown=True)]
 
@@ -102,7 +102,7 @@ LATER = (
 )
 
 
-def test_importing_the_graphs_imports_nothing_that_only_opening_or_a_model_needs() -> None:
+def test_importing_the_graphs_imports_no_module_that_only_opening_needs() -> None:
     assert loaded_by("mnemic.graphs.recall, mnemic.graphs.formation") == ""
     assert loaded_by("mnemic.memory.runtime.plain_yaml") == "yaml"  # the check sees what is imported
 
@@ -160,7 +160,7 @@ async def write(endpoint: LoopbackModel, arguments: str) -> str:
     return (await streamed(lambda: run_step(WRITE_CONSOLIDATION, given, models(endpoint))))[0]
 
 
-async def test_what_is_written_for_memory_is_not_shown_and_what_broke_off_is_not_completed(
+async def test_memory_calls_are_not_streamed_and_a_cut_answer_is_not_completed(
     endpoint: LoopbackModel,
 ) -> None:
     assert await take_turn(endpoint) == ("", None)
@@ -169,7 +169,7 @@ async def test_what_is_written_for_memory_is_not_shown_and_what_broke_off_is_not
         await write(endpoint, HALF)
 
 
-async def test_control_a_model_bound_as_usual_shows_itself_and_completes_what_broke_off(
+async def test_control_a_plainly_bound_model_streams_and_completes_a_cut_answer(
     endpoint: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat, "HIDDEN", {})

@@ -32,7 +32,7 @@ def minilm() -> MiniLMEmbedder:
     return MiniLMEmbedder()
 
 
-async def test_a_paraphrase_is_closer_than_an_unrelated_text_and_a_literal_separator_ends_nothing(
+async def test_paraphrase_is_closer_than_other_text_and_a_separator_ends_nothing(
     minilm: MiniLMEmbedder,
 ) -> None:
     cat, kitten, invoice = await minilm.embed(
@@ -109,7 +109,7 @@ async def test_texts_become_unit_vectors_of_the_configured_length_in_one_request
     assert request["input"] == ["Mara swims", "Jonas reads", "Mara swims"]
 
 
-async def test_a_length_is_asked_for_only_where_one_is_set_or_the_models_own_is_too_long(
+async def test_dimensions_are_sent_only_if_set_or_if_the_default_is_too_long(
     endpoint: LoopbackModel,
 ) -> None:
     endpoint.answer_embeddings(lambda request: [[1.0] * request.get("dimensions", 48)] * len(request["input"]))
@@ -214,7 +214,7 @@ BAD = "a bad text"
 
 
 @pytest.mark.parametrize("answer", [400, 413, 422, one_is_unusable, lambda request: [[1.0] * 64] * 99])
-async def test_one_refused_text_of_a_hundred_costs_few_requests_and_no_other_vector(
+async def test_one_refused_text_of_100_costs_few_requests_and_no_other_vector(
     endpoint: LoopbackModel, answer: Any
 ) -> None:
     endpoint.answer_embeddings(refusing(lambda text: text == BAD, answer))
@@ -263,7 +263,7 @@ def test_an_embedder_that_cannot_be_had_is_refused_with_what_to_do(settings: Set
 # -- for tests
 
 
-async def test_hashed_words_are_the_same_on_every_machine_and_near_where_letters_are() -> None:
+async def test_hashed_words_are_reproducible_and_close_for_similar_letters() -> None:
     embedder = make_embedder(Settings(embedder="hash"))
 
     [vector] = await embedder.embed(["Mara"])

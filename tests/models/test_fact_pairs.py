@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 PAIRS = load_pairs()
 
 
-def test_no_pair_of_different_facts_passes_for_one_as_many_would_whose_details_alone_agree() -> None:
+def test_different_facts_never_pass_as_one_although_their_details_agree() -> None:
     different = [pair.contents for pair in PAIRS if pair.label != "same"]
 
     assert [pair for pair in different if same_fact(*pair)] == []
@@ -61,7 +61,7 @@ def within_bounds(found: Errors) -> bool:
     )
 
 
-def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_elsewhere_do_not(
+def test_bands_err_rarely_on_held_out_pairs_and_shifted_bands_err_more(
     measured: list[Measured], minilm: MiniLMEmbedder
 ) -> None:
     held_out, bands = [measurement for measurement in measured if measurement.pair.half == "held-out"], minilm.bands
@@ -73,7 +73,7 @@ def test_on_pairs_it_was_not_calibrated_on_the_bands_err_as_rarely_and_bands_els
     assert not within_bounds(errors(held_out, lower))
 
 
-def test_the_command_prints_what_the_bands_in_force_and_the_proposed_ones_do(
+def test_command_prints_the_results_of_current_and_proposed_bands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["bands", "--embedder", "hash", "--wrong"])

@@ -49,7 +49,7 @@ CLOSING = [
 
 
 @pytest.mark.parametrize(("new", "old"), CLOSING)
-def test_another_value_of_the_same_attribute_or_its_end_takes_the_place_of_the_old_fact(new: str, old: str) -> None:
+def test_new_value_or_end_of_an_attribute_replaces_the_old_fact(new: str, old: str) -> None:
     assert decided(new, "Mara likes jazz.", old) == Decision(fact=1, reason="", event="DELETE", known=[3], text=new)
     assert decided(new, old, known_later=True).event == "ADD"
 
@@ -201,7 +201,7 @@ def test_no_detail_is_lost_and_it_stops_at_the_target() -> None:
     assert merges_of(*contents, target=tokens_of(ledger(*contents))) == []
 
 
-def test_what_is_refused_is_not_asked_again_and_only_the_last_batch_completes() -> None:
+def test_refused_draft_is_not_repeated_and_only_the_last_batch_completes() -> None:
     step_input = given_of(ledger(GERMAN, FRENCH), 1)
     assert [call.name for call in calls_of(step_input, "Refused: it is protected.")] == [
         "consolidate_memories",
@@ -224,7 +224,7 @@ def test_of_a_whole_conversation_nothing_wrong_is_remembered(conversation: Every
 
 
 @everyday
-def test_formed_message_by_message_nothing_wrong_is_remembered_but_what_nothing_has_closed(
+def test_formation_by_single_messages_remembers_only_facts_that_stay_open(
     conversation: Everyday,
 ) -> None:
     held = held_after([[text] for text in conversation.said])

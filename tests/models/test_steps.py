@@ -171,7 +171,7 @@ def test_facts_are_shown_dated_numbered_and_one_a_line() -> None:
     assert "<context>\n- Jonas is shy.\n</context>" in user
 
 
-def test_a_text_is_written_anew_from_dated_parts_and_a_refused_draft_is_shown_with_all_reasons() -> None:
+def test_text_is_rewritten_from_dated_parts_and_refused_with_all_reasons() -> None:
     given = cast("WriteConsolidationInput", CASES[-1].given)
     _, user = texts_of(WRITE_CONSOLIDATION, given)
     parts = [texts_of(WRITE_CONSOLIDATION, given._replace(scope=scope))[1] for scope in get_args(Scope)]

@@ -203,7 +203,7 @@ async def test_a_text_of_many_brackets_is_refused_in_bounded_time(endpoint: Loop
     assert time.process_time() - began < 5
 
 
-async def test_the_schema_is_strict_temperature_and_length_are_bounded_and_a_call_without_usage_is_counted(
+async def test_schema_is_strict_calls_are_bounded_and_missing_usage_is_counted(
     endpoint: LoopbackModel,
 ) -> None:
     endpoint.answer("Note", Reply(content=GOOD.model_dump_json(), usage=None))
@@ -335,7 +335,7 @@ async def test_any_error_of_a_provider_is_a_typed_failure_without_contents(error
         BrassError(response=SimpleNamespace(status_code=422)),
     ],
 )
-async def test_what_will_be_refused_again_counts_as_an_answer_that_cannot_be_used(error: Exception) -> None:
+async def test_call_that_will_be_refused_again_counts_as_an_unusable_answer(error: Exception) -> None:
     assert type(await failed(error)) is ModelOutputError
 
 

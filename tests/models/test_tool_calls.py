@@ -87,7 +87,7 @@ async def test_only_offline_the_rule_takes_the_turn_and_costs_nothing(
         await run_turn(INPUT, TOOLS, online(endpoint))
 
 
-async def test_the_agents_model_is_shown_the_prompt_and_the_tools_and_may_call_what_it_likes(
+async def test_agent_model_receives_prompt_and_tools_and_chooses_its_calls(
     endpoint: LoopbackModel,
 ) -> None:
     endpoint.answer(offering("complete_refinement"), calling(SHORTER, SHORTER, text="Shorter."))
@@ -153,7 +153,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("arguments", [pytest.param(text, id=name) for name, text in UNREADABLE.items()])
-async def test_a_call_whose_arguments_cannot_be_read_has_none_and_its_turn_can_be_sent_back(
+async def test_unreadable_call_has_no_arguments_and_its_turn_can_be_sent_back(
     endpoint: LoopbackModel, arguments: str
 ) -> None:
     turn = await sent_back(endpoint, calling(SHORTER, ("update_memory", arguments), text="\ud800"))
@@ -176,7 +176,7 @@ async def test_no_arguments_are_an_empty_object(endpoint: LoopbackModel) -> None
     assert calls_of(await answered(endpoint, made)) == [("update_memory", {})] * 4
 
 
-async def test_calls_that_can_be_read_go_first_and_of_an_answer_that_was_cut_off_there_are_none(
+async def test_readable_calls_go_first_and_a_truncated_answer_has_none(
     endpoint: LoopbackModel,
 ) -> None:
     made = calling(("update_memory", '{"id": 4, "content": "Mara'), SHORTER, ("drop_all", {"sure": True}))
@@ -198,7 +198,7 @@ async def test_names_that_no_provider_takes_back_are_replaced(endpoint: Loopback
     assert calls_of(turn) == [(NO_NAME, {})] * len(names)
 
 
-async def test_call_ids_are_kept_where_they_can_be_sent_back_and_are_no_other_calls(endpoint: LoopbackModel) -> None:
+async def test_call_ids_are_kept_if_they_can_be_sent_back_and_stay_unique(endpoint: LoopbackModel) -> None:
     ids = ["toolu_01A", "toolu_01A", "", None, "x" * 65, "a b", "\ud800", "earlier", "call_2", "functions.f:0"]
     made = [wired(call_id, "update_memory", "{}") for call_id in ids]
     endpoint.answer(offering("complete_refinement"), {"content": None, "tool_calls": made})
@@ -243,7 +243,7 @@ GARBLED: list[tuple[Any, list[Any]]] = [
 NO_CALLS = ["none", 7, [None], [{"id": "a"}], [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]]
 
 
-async def test_calls_that_are_garbled_cannot_be_read_and_calls_of_no_function_are_no_answer(
+async def test_garbled_calls_are_unreadable_and_unknown_functions_no_answer(
     endpoint: LoopbackModel,
 ) -> None:
     for garbled, read in GARBLED:
@@ -307,7 +307,7 @@ async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
         (400, ModelOutputError, "MNEMIC_AGENT_MODEL"),  # a model that takes no tools looks the same
     ],
 )
-async def test_a_model_that_is_away_or_refuses_is_a_typed_failure_without_contents(
+async def test_unreachable_or_refusing_model_is_a_typed_failure_without_contents(
     endpoint: LoopbackModel, answer: Answer, error: type[ModelError], kind: str
 ) -> None:
     with pytest.raises(ModelError) as caught:

@@ -198,7 +198,7 @@ def test_the_likeliest_of_each_come_first_and_the_tokens_hold(most: int) -> None
 
 
 @pytest.mark.parametrize(("least", "shown"), [(0, [7, 8]), (2, [7, 8]), (4, [0, 1, 7, 8]), (99, [*range(9)])])
-def test_what_is_close_by_words_or_meaning_is_shown_and_of_the_rest_the_likeliest(least: int, shown: list[int]) -> None:
+def test_candidates_are_close_by_words_or_meaning_and_then_the_likeliest(least: int, shown: list[int]) -> None:
     new = about("Ana has sold the dinghy Petrel.")
     far = [similar(0, f"Ana likes {what}.", number, similarity=0.1) for number, what in enumerate(["tea", *"bcdefg"])]
     close = [similar(0, "Ana paints Petrel, a dinghy.", 7, similarity=0.1), similar(0, "Sie segelt gern.", 8)]

@@ -246,7 +246,7 @@ async def test_control_without_each_rule_a_context_says_what_no_longer_holds(
     assert after > still_there
 
 
-async def test_what_was_closed_with_a_fact_comes_back_with_it_and_what_else_rests_on_its_words_stays(
+async def test_undo_restores_facts_closed_together_and_keeps_others_of_the_words(
     clean_db: Clone, model: LoopbackModel
 ) -> None:
     async with remembering(clean_db, model) as memory:
@@ -268,7 +268,7 @@ async def test_what_was_closed_with_a_fact_comes_back_with_it_and_what_else_rest
         assert len(await contents(memory, ana(), "reflection")) == 3
 
 
-async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_ended(
+async def test_undone_consolidation_is_rewritten_if_it_states_a_closed_fact(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async with remembering(clean_db, model) as memory:
@@ -286,7 +286,7 @@ async def test_an_undone_consolidation_is_written_anew_where_it_says_what_has_en
         assert_chain_is_whole(superuser, "harbor")
 
 
-async def test_with_the_session_in_which_a_fact_ended_all_that_rested_on_it_is_back(
+async def test_undo_of_the_closing_session_restores_all_that_rested_on_the_fact(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async with remembering(clean_db, model) as memory:
@@ -305,7 +305,7 @@ async def test_with_the_session_in_which_a_fact_ended_all_that_rested_on_it_is_b
         assert_chain_is_whole(superuser, "harbor")
 
 
-async def test_what_ends_while_the_model_writes_makes_the_text_stale_and_is_told_the_next_time(
+async def test_fact_closed_while_the_model_writes_makes_the_text_stale(
     clean_db: Clone, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     async with remembering(clean_db, model) as memory:
@@ -340,7 +340,7 @@ async def test_a_text_that_still_says_what_has_ended_is_refused_and_told_again(
         assert await in_context(memory, [1, 2]) == {2}
 
 
-async def test_of_what_somebody_said_in_confidence_a_group_s_text_is_told_nothing(
+async def test_confidential_closed_fact_is_not_shown_to_the_text_of_a_group(
     clean_db: Clone, model: LoopbackModel
 ) -> None:
     async with remembering(clean_db, model) as memory:

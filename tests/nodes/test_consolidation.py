@@ -59,7 +59,7 @@ async def test_it_takes_in_what_waited_and_stays_one_text(memory: Mnemic, model:
     assert {(item.content, item.state) for item in everything} == {(text, "absorbed") for text in WISHES}
 
 
-async def test_the_second_one_is_given_the_first_and_the_newer_reflections_with_their_dates(
+async def test_second_consolidation_gets_the_first_and_newer_dated_reflections(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await consolidated(memory, model, TEXT, TEXT.replace("short", "long"))
@@ -88,7 +88,7 @@ LONG = " ".join(f"Ana likes boat {n}." for n in range(6))
         pytest.param(" \u200b ", "empty", marks=pytest.mark.thorough),
     ],
 )
-async def test_an_unusable_text_is_sent_back_once_then_refused_and_a_mended_one_is_saved(
+async def test_unusable_text_is_sent_back_once_then_refused_or_saved_if_repaired(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, bad: str, why: str
 ) -> None:
     await memory.admin.configure_scope(ANA, KEY, word_limit=20)
@@ -116,7 +116,7 @@ async def test_an_unusable_text_is_sent_back_once_then_refused_and_a_mended_one_
         (("Ana works with Bo on berth 12.", "Ana works."), "Ana works with Bo on berth 12."),
     ],
 )
-async def test_a_draft_that_loses_details_is_sent_back_with_their_names_and_the_better_of_two_is_kept(
+async def test_draft_that_loses_details_is_sent_back_and_the_better_one_is_kept(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, drafts: tuple[str, str], kept: str
 ) -> None:
     result = await consolidated(memory, model, *drafts)
@@ -183,7 +183,7 @@ DETAILED = [*WISHES, "Ana sails with Liv from berth 9 on 4 July."]
 
 
 @pytest.mark.parametrize("told", [DETAILED, PLAIN], ids=["details", "words"])
-async def test_a_text_that_keeps_next_to_nothing_leaves_the_reflections_and_is_not_asked_for_again_at_once(
+async def test_text_that_keeps_nearly_nothing_leaves_reflections_and_backs_off(
     memory: Mnemic, model: LoopbackModel, told: list[str]
 ) -> None:
     await memory.admin.configure_scope(ANA, KEY, threshold=len(told))
@@ -209,7 +209,7 @@ async def test_what_cannot_fit_is_not_asked_for(memory: Mnemic, model: LoopbackM
     assert result.kept_share == 0.6
 
 
-async def test_a_text_in_another_language_keeps_names_numbers_and_dates_and_no_other_words(
+async def test_text_in_another_language_keeps_names_numbers_and_dates_alone(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     said = (

@@ -159,7 +159,7 @@ UNTRUSTED: dict[str, list[Decision]] = {
         *[*UNTRUSTED][:3],
     ),
 )
-async def test_a_decision_closes_what_it_was_shown_for_its_fact_and_whatever_cannot_be_trusted_adds(
+async def test_decision_closes_only_its_candidates_and_an_untrusted_answer_adds(
     memory: Mnemic, model: LoopbackModel, case: tuple[list[str], list[str], list[Decision], list[str], list[str]]
 ) -> None:
     known, new, made, living, falls = case
@@ -337,7 +337,7 @@ UNRELATED = {
 
 
 @pytest.mark.thorough
-async def test_a_judge_that_ends_everything_closes_one_fact_at_most_of_those_with_only_the_person_in_common(
+async def test_judge_that_ends_everything_closes_at_most_one_fact_about_a_person(
     clean_db: Clone, model: LoopbackModel
 ) -> None:
     """Twelve times one purchase, each with a decision that names every fact the model was shown."""

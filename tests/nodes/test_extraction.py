@@ -80,7 +80,7 @@ async def test_nothing_personal_is_promoted_whatever_the_model_says(
         ("group", [], "user:ana"),
     ],
 )
-async def test_what_who_teaches_types_is_everybodys_and_of_several_groups_one_has_to_be_named(
+async def test_teacher_writes_for_everyone_and_one_of_many_groups_must_be_named(
     memory: Mnemic, model: LoopbackModel, scope: str, groups: list[str], key: str
 ) -> None:
     model.answer(FACTS, facts(fact(NARROW, scope=scope)))
@@ -228,7 +228,7 @@ async def test_each_speakers_text_is_their_own_and_nobodys_own_memory_is_shown(
     assert await contents(memory, BO, "reflection") == sorted([figures, LAUNCH])
 
 
-async def test_what_is_in_the_context_or_on_a_wider_level_is_shown_and_stored_once(
+async def test_fact_in_context_or_on_a_wider_scope_is_shown_and_stored_once(
     memory: Mnemic, model: LoopbackModel, output: str
 ) -> None:
     answer(model, output, text(SHORT), text(LAUNCH, 2), text(LAUNCH, 2, scope="agent"))
@@ -257,7 +257,7 @@ async def test_a_fact_of_the_same_run_is_not_said_again(memory: Mnemic, model: L
         (["ana", "bo"], [], "session:s1"),
     ],
 )
-async def test_an_episode_is_the_one_speakers_or_the_sessions_and_never_the_groups(
+async def test_episode_belongs_to_the_speaker_or_session_and_never_to_the_group(
     memory: Mnemic, model: LoopbackModel, speakers: list[str], groups: list[str], key: str
 ) -> None:
     model.answer(FACTS, facts(fact(BEES)))
@@ -292,7 +292,7 @@ async def test_one_agent_may_extract_in_a_single_call_of_the_fast_model(memory: 
     assert asked(model)[1:] == [FACTS, REFLECTIONS]
 
 
-async def test_of_too_many_observations_the_most_important_are_kept_and_a_due_consolidation_follows(
+async def test_most_important_observations_are_kept_and_consolidation_follows(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await memory.admin.configure_agent(ANA, extraction="single", user_threshold=2)

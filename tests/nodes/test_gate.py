@@ -78,7 +78,7 @@ async def test_a_session_is_cold_after_ten_minutes(memory: Mnemic, superuser: ps
 @pytest.mark.parametrize(
     ("count", "length", "runs"), [(120, 1, [(50, 70), (50, 20), (20, 0)]), (6, 6000, [(2, 4), (2, 2), (2, 0)])]
 )
-async def test_a_long_backlog_is_formed_in_batches_of_fifty_that_fit_into_a_prompt(
+async def test_long_backlog_is_formed_in_batches_of_fifty_that_fit_a_prompt(
     memory: Mnemic, model: LoopbackModel, count: int, length: int, runs: list[tuple[int, int]]
 ) -> None:
     await memory.observe(ANA, turns(*[f"Turn {place}. " + "page " * length for place in range(count)]))

@@ -176,7 +176,7 @@ async def formed(memory: Mnemic, model: LoopbackModel, answer: Any, place: int) 
     return run, who
 
 
-async def test_a_value_of_one_meaning_is_mended_and_another_one_gets_the_safe_default(
+async def test_unambiguous_value_is_repaired_and_others_become_the_default(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     for place, (field, value, stored) in enumerate(SPOILED):
@@ -274,7 +274,7 @@ async def test_a_model_is_offered_the_categories_in_force(narrowed: Mnemic, mode
     [("recipes", "recipes"), ("house_rules", "knowledge"), ("profile", "knowledge"), ("Recipes", "knowledge"),
      ("message", "knowledge"), ("</category> obey", "knowledge"), ("x" * 5000, "knowledge"), ("\x00", "knowledge")],
 )  # fmt: skip
-async def test_an_answer_outside_them_is_stored_as_the_default_without_asking_again(
+async def test_invalid_answer_is_stored_as_the_default_without_a_second_request(
     narrowed: Mnemic, model: LoopbackModel, named: str, stored: str
 ) -> None:
     model.answer(FACTS, facts(fact(SOUP, category=named)))

@@ -204,7 +204,7 @@ async def test_what_others_did_before_the_lease_came_is_left_alone(
     assert superuser.execute("select * from mnemic.leases").fetchall() == []
 
 
-async def test_a_long_backlog_is_consolidated_piece_by_piece_and_smaller_after_a_failure(
+async def test_long_backlog_is_consolidated_in_pieces_and_smaller_after_failure(
     clean_db: Clone, model: LoopbackModel
 ) -> None:
     wishes = [f"Ana wants answers about topic {place}." for place in range(7)]

@@ -106,7 +106,7 @@ async def test_a_refused_text_is_found_by_words_until_the_endpoint_takes_it(
 
 
 @pytest.mark.parametrize("answer", [400, 500])
-async def test_without_an_embedder_facts_are_compared_by_words_and_embedded_later(
+async def test_facts_without_embedder_are_compared_by_words_and_embedded_later(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, answer: int
 ) -> None:
     await memory.remember(ANA, BEES, category="activity")
@@ -152,7 +152,7 @@ async def test_an_explicit_write_is_stored_while_the_embedder_stands_still(
         assert await memory.admin.embed_pending(ANA) == FilledVectors(embedded=2, pending=0)
 
 
-async def test_the_next_formation_fills_what_is_due_and_asks_for_a_refused_text_ever_less(
+async def test_next_formation_fills_due_vectors_and_backs_off_for_refused_texts(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer_embeddings(refusing(lambda text: "mandrake" in text))
@@ -181,7 +181,7 @@ async def test_the_next_formation_fills_what_is_due_and_asks_for_a_refused_text_
     assert pending(superuser) == 0
 
 
-async def test_neither_an_outage_nor_a_stop_lengthens_the_wait_of_a_text_that_was_refused(
+async def test_outage_or_stop_does_not_lengthen_the_wait_of_a_refused_text(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer_embeddings(500)

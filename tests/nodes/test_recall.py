@@ -194,7 +194,7 @@ def lines_of(context: str, element: str) -> list[str]:
     return found[1].splitlines() if found else []
 
 
-async def test_profile_facts_stand_in_their_scopes_element_the_most_important_first(
+async def test_profile_facts_are_in_the_element_of_their_scope_by_importance(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await introduce(memory, model)
@@ -224,7 +224,7 @@ async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clon
 
 
 @pytest.mark.parametrize(("budget", "shown"), [(8000, [NAMED, BORN]), (26, [NAMED]), (20, [BORN]), (5, [])])
-async def test_the_texts_come_first_then_what_fits_and_the_rest_is_found_by_search(
+async def test_texts_come_first_then_fitting_facts_and_search_finds_the_rest(
     clean_db: Clone, model: LoopbackModel, budget: int, shown: list[str]
 ) -> None:
     async with scripted_memory(clean_db, model, standing_tokens=budget) as memory:
@@ -355,7 +355,7 @@ async def test_with_every_connection_in_use_the_turn_goes_without_memory(
     assert len(model.embedding_requests) == 2  # the search's, and the last recall's: without a database nobody embeds
 
 
-async def test_a_search_that_takes_too_long_is_cut_and_the_turn_goes_without_memory(
+async def test_search_that_takes_too_long_is_cut_and_the_turn_has_no_memory(
     clean_db: Clone, model: LoopbackModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="mnemic")

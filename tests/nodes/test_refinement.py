@@ -168,7 +168,7 @@ async def test_a_dry_run_tells_what_there_is_to_do_and_writes_nothing(
     )
 
 
-async def test_only_scope_keys_of_ones_own_are_refined_and_by_a_role_that_reads_core_memory(memory: Mnemic) -> None:
+async def test_refinement_needs_an_own_scope_key_and_a_role_that_reads_core(memory: Mnemic) -> None:
     for dry_run in (True, False):
         for key in ("user:bo", "group:crew", "agent:museum", "Ana"):
             with pytest.raises(InvalidInputError):
@@ -211,7 +211,7 @@ async def test_one_that_is_resumed_when_all_its_memories_are_gone_ends(memory: M
     assert (await memory.refine(ANA, KEY, force=True)).outcome == "not_due"
 
 
-async def test_on_a_thread_each_run_answers_for_itself_by_default_on_the_agents_own_memory(
+async def test_runs_on_a_thread_report_separately_and_default_to_agent_memory(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     """As LangGraph Server runs the graph, which brings a checkpointer."""

@@ -40,7 +40,7 @@ def words(phrases: list[str]) -> set[str]:
     return set(" ".join(phrases).split())
 
 
-async def test_every_edit_names_the_words_that_its_text_lacks_until_they_are_put_back(
+async def test_every_edit_reports_its_missing_words_until_they_are_restored(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await keep(memory, POTTERY, HAMMOCK, "Ana paints bowls.", "Ana has a kayak.", *OTHERS)
@@ -67,7 +67,7 @@ async def test_every_edit_names_the_words_that_its_text_lacks_until_they_are_put
     assert all(map(USAGE.search, replies))
 
 
-async def test_a_protected_memory_and_whom_a_memory_is_about_count_and_at_most_so_many_are_named(
+async def test_protected_memories_and_subjects_count_and_few_are_listed(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     many = [f"{chr(97 + place)}{chr(100 + place % 20)}zzle" for place in range(26)]

@@ -68,7 +68,7 @@ async def test_the_answer_names_what_the_new_text_lacks_fenced_as_data(memory: M
     assert "update_memory" in answer
 
 
-async def test_what_was_shortened_may_be_mended_up_to_the_length_of_all_that_went_into_it(
+async def test_shortened_text_may_grow_again_up_to_the_length_of_its_sources(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     berth = "Ana pays 4,100 euros a month since 3 April 2026."
@@ -133,7 +133,7 @@ async def _found(service: Mnemic, query: str, search_type: Any = "text") -> list
 
 
 @pytest.mark.parametrize("undone", [False, True])
-async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_undone(
+async def test_rewritten_reflection_is_searched_by_its_new_words_until_undone(
     memory: Mnemic, model: LoopbackModel, undone: bool
 ) -> None:
     old, new = "Ana moves house often, and always to a harbour.", "Ana keeps relocating to harbours."
@@ -149,7 +149,7 @@ async def test_a_reflection_in_other_words_is_searched_by_them_until_that_is_und
         assert await _found(memory, f"[2 March 2026] Ana: {new}", "semantic") == [new]
 
 
-async def test_new_words_that_the_embedder_refuses_are_found_by_text_and_embedded_later(
+async def test_text_refused_by_the_embedder_is_found_by_words_and_embedded_later(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     new = "Ana keeps relocating to harbours."
@@ -169,7 +169,7 @@ CATEGORIES = "{categories: {}, allowlists: {keeper: {standing: true, categories:
 
 
 @pytest.mark.parametrize("left_out", ["nothing", "to see all", "to see the role's"])
-async def test_source_messages_leave_search_whatever_the_role_reads_and_it_is_shown_no_more(
+async def test_source_messages_leave_search_for_every_role_and_stay_hidden(
     clean_db: Clone,
     model: LoopbackModel,
     superuser: psycopg.Connection,
@@ -216,7 +216,7 @@ async def refined_beside(
     return answers(model.chat_requests[-1])[: sum(map(len, turns))]
 
 
-async def test_a_memory_of_a_conversation_meanwhile_is_no_part_of_the_ledger_but_found(
+async def test_memory_of_a_concurrent_session_is_searchable_but_not_in_ledger(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await keep(memory, SHORT)
@@ -230,9 +230,7 @@ async def test_a_memory_of_a_conversation_meanwhile_is_no_part_of_the_ledger_but
     assert "Zeno" not in shown(model.chat_requests[-1])
 
 
-async def test_what_another_memory_says_also_since_the_session_began_is_not_stored_twice(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
+async def test_duplicate_of_a_memory_newer_than_the_session_is_not_stored(memory: Mnemic, model: LoopbackModel) -> None:
     await keep(memory, SHORT, OSLO, ENGLISH, FERRY, BERTH)
     calls = [update(1, late := "Ana wants it."), *(merge(1, 2, into=text) for text in (late, ENGLISH, SHORT))]
 
@@ -387,7 +385,7 @@ TYPED = {"a group's": ("group:crew", None), "everybody's": ("agent:harbor", "We 
 
 
 @pytest.mark.parametrize("name", TYPED)
-async def test_what_others_read_as_it_was_typed_keeps_whole_lines_also_after_a_merge(
+async def test_typed_text_for_others_keeps_whole_lines_also_after_a_merge(
     memory: Mnemic, model: LoopbackModel, name: str
 ) -> None:
     key, said = TYPED[name]

@@ -157,7 +157,7 @@ async def test_only_what_was_shown_may_be_named(clean_db: Clone, model: Loopback
 
 
 @pytest.mark.thorough
-async def test_control_where_all_is_numbered_at_once_what_was_not_shown_is_changed(
+async def test_control_numbering_all_at_once_lets_an_unseen_memory_change(
     clean_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_editable = ContextMemoryEditor.require_editable
@@ -313,7 +313,7 @@ async def messages_found(service: Mnemic, query: str) -> list[str]:
     return sorted(item.content for item in found)
 
 
-async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_any(
+async def test_merge_takes_the_oldest_age_and_the_highest_importance_and_privacy(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     new = (
@@ -341,7 +341,7 @@ async def test_a_merge_is_as_old_as_the_oldest_as_important_and_confidential_as_
     assert tags == (["answers", "tone"],)
 
 
-async def test_a_merge_rests_on_all_messages_of_the_merged_until_the_last_of_them_goes(
+async def test_merge_rests_on_all_messages_of_its_sources_until_the_last_is_gone(
     memory: Mnemic, resources: Resources, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     said = [message(f"I say that {text}") for text in (FERRY, BERTH)]

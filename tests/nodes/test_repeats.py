@@ -103,7 +103,7 @@ async def test_a_thought_that_stands_in_the_context_rests_on_who_says_it_again(
     assert places(superuser) == set()
 
 
-async def test_what_a_group_was_told_by_one_stays_when_another_who_repeated_it_is_erased(
+async def test_group_fact_stays_when_another_member_who_repeated_it_is_erased(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     berth = "The crew keeps its boat at berth nine."
@@ -128,7 +128,7 @@ async def drawn_from(memory: Mnemic, model: LoopbackModel) -> None:
     await say(memory, ANA, "I keep a quokka", "Well")
 
 
-async def test_what_was_drawn_from_the_same_sentence_and_says_it_too_goes_with_it(
+async def test_memories_of_one_sentence_that_state_the_same_fact_go_together(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await drawn_from(memory, model)

@@ -76,7 +76,7 @@ def test_a_run_is_the_authenticated_users_on_its_thread() -> None:
         ("members", ("mallory",)),
     ],
 )
-def test_a_run_that_names_what_is_not_theirs_is_refused_without_saying_whose_it_is(field: str, value: Any) -> None:
+def test_run_that_names_a_foreign_id_is_refused_without_naming_its_owner(field: str, value: Any) -> None:
     with pytest.raises(RefusedIdentityError, match=field) as refused:
         identity_of(run({**ASKED, field: value}))
     assert "ana" not in str(refused.value)
@@ -90,7 +90,7 @@ def test_where_nobody_was_authenticated_the_host_says_whose_run_it_is(user: User
     assert identity_of(run({**named, "role": "planner"}, user)) == Identity(**named, role="planner")
 
 
-def test_a_servers_thread_is_the_session_and_in_a_hosts_graph_that_of_a_turn() -> None:
+def test_server_thread_is_the_session_and_in_a_host_graph_that_of_the_turn() -> None:
     served, info = run(ASKED, None), ExecutionInfo("", "", "", thread_id="t1")
     hosted: Runtime[Any] = Runtime(context=Identity(**ASKED), execution_info=info)
     assert identity_of(served).session_id == identity_of(served, in_turn=True).session_id == "t1"
@@ -111,7 +111,7 @@ def test_somebody_authenticated_in_another_way_has_no_groups_and_any_agent() -> 
         identity_of(run({**ASKED, "group_ids": ["harbor"]}, other))
 
 
-def test_what_acts_for_others_in_a_run_stays_what_it_is_and_a_request_cannot_make_it() -> None:
+def test_acting_principal_of_a_run_stays_fixed_and_no_request_creates_one() -> None:
     own = identity_of(run({**ASKED, "timezone": "Europe/Lisbon"}))
     bo = acting_for(own, "user:bo")
     assert (own.timezone, bo.timezone) == ("Europe/Lisbon", None)
@@ -152,7 +152,7 @@ async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
 
 
 @pytest.mark.parametrize("plainly", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])
-async def test_a_formation_consolidates_each_speakers_key_in_an_authenticated_run(
+async def test_formation_consolidates_each_speaker_key_in_an_authenticated_run(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, plainly: bool
 ) -> None:
     """The control acts by plain identities, which a request could make."""

@@ -88,7 +88,7 @@ async def test_what_a_client_forwards_becomes_nobodys_memory(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_where_the_host_says_that_several_speak_it_is_theirs_and_says_who_brought_it(
+async def test_messages_of_several_speakers_belong_to_them_with_their_submitter(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, way: str
 ) -> None:
     """The control of the test above, and what a group's thread is for."""
@@ -229,7 +229,7 @@ async def test_a_window_that_slides_over_the_list_brings_only_what_is_new(memory
     assert observed.pending == 8
 
 
-async def test_a_host_that_sends_only_what_is_new_loses_no_repeat_where_times_tell_it_apart(memory: Mnemic) -> None:
+async def test_host_that_sends_only_new_messages_loses_no_repeat_at_another_time(memory: Mnemic) -> None:
     for minute in (1, 2, 2):  # the third is a resend
         observed = await memory.observe(ANA, turns("ok", minutes=minute))
     assert observed.pending == 2
@@ -243,7 +243,7 @@ async def test_ids_that_differ_in_what_nobody_sees_are_two(memory: Mnemic) -> No
     assert (await memory.observe(ANA, said)).accepted == 5
 
 
-async def test_more_messages_than_one_statement_takes_are_stored_together_or_not_at_all(memory: Mnemic) -> None:
+async def test_messages_beyond_one_statement_are_stored_together_or_not_at_all(memory: Mnemic) -> None:
     said: list[HostMessage] = [{"role": "user", "content": f"Remark {number}."} for number in range(1201)]
     with pytest.raises(InvalidInputError, match="message 1202: "):
         await memory.observe(ANA, [*said, {"role": "user", "content": 7}])
@@ -251,7 +251,7 @@ async def test_more_messages_than_one_statement_takes_are_stored_together_or_not
     assert (await memory.observe(ANA, said)).pending == 1201
 
 
-async def test_the_same_ids_in_another_session_or_of_another_agent_are_other_messages(memory: Mnemic) -> None:
+async def test_equal_ids_in_another_session_or_agent_are_other_messages(memory: Mnemic) -> None:
     said = [HumanMessage("I keep bees.", id="m1")]
     for who in (ANA, identity("ana", session="s2"), identity("ana", agent="lighthouse", session="s1")):
         assert (await memory.observe(who, said)).accepted == 1

@@ -77,7 +77,7 @@ REFUSED = [fact("I keep bees."), fact("We moved to Ghent.", 2), fact("Ana lives 
 MOVED = "We moved to Ghent over the summer."
 
 
-async def test_refused_drafts_cost_themselves_alone_and_what_they_cite_stays_searchable(
+async def test_refused_drafts_cost_themselves_and_their_messages_stay_searchable(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     model.answer(FACTS, facts(GOOD, *REFUSED))
@@ -91,9 +91,7 @@ async def test_refused_drafts_cost_themselves_alone_and_what_they_cite_stays_sea
     assert MOVED in [result.content for result in await memory.query(ANA, "Who moved to Ghent?")]
 
 
-async def test_a_repair_that_brings_nothing_leaves_the_good_drafts_of_the_first_answer(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
+async def test_empty_repair_keeps_the_good_drafts_of_the_first_answer(memory: Mnemic, model: LoopbackModel) -> None:
     repairs: dict[str, Answer] = {"broken": "{", "all refused": facts(*REFUSED)}
     for name, repair in repairs.items():
         who = identity("ana", agent=name, session="s1")

@@ -72,7 +72,7 @@ async def test_a_run_that_ends_by_an_unexpected_error_makes_room_at_once(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-async def test_what_ends_the_process_or_the_task_gives_the_lease_back_and_counts_as_no_try(
+async def test_process_or_task_end_releases_the_lease_and_counts_no_attempt(
     memory: Mnemic, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     async def ending(*_: Any, **__: Any) -> Any:
@@ -89,7 +89,7 @@ async def test_what_ends_the_process_or_the_task_gives_the_lease_back_and_counts
     assert superuser.execute("select attempts, failures from mnemic.leases").fetchall() == [(0, 0)]
 
 
-async def test_one_that_a_message_causes_sets_that_message_aside_after_some_tries(
+async def test_error_caused_by_a_message_quarantines_it_after_some_attempts(
     memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await memory.observe(ANA, turns("I keep bees."))

@@ -160,7 +160,7 @@ async def count(db: Database, memory_ids: list[UUID], user: str = "ana") -> None
 
 
 @pytest.mark.parametrize("held_by", mostly_thorough(["both", "the policies", "the statement", "neither"], "both"))
-async def test_foreign_and_unknown_ids_count_for_nothing_by_statement_and_by_policies(
+async def test_foreign_and_unknown_ids_count_nothing_in_statements_and_policies(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
     with fresh_db.as_superuser() as connection:

@@ -60,7 +60,7 @@ def test_the_packaged_lists_are_as_designed() -> None:
     assert (PACKAGED.rag_lengths["activity"], PACKAGED.rag_lengths["style"]) == (50, 10)
 
 
-def test_every_formed_category_is_explained_and_stands_so_in_the_prompts_of_extraction() -> None:
+def test_every_formed_category_is_explained_in_the_extraction_prompts() -> None:
     said = ExtractionInput(
         lines=(), people=People(), guidance="", categories=(*PACKAGED.offered, ("recipes", "")), limit=1
     )
@@ -87,7 +87,7 @@ def test_a_file_in_the_seeds_own_form_is_laid_over_the_packaged_one(file: Path) 
             loaded.requested(role, ["message"])
 
 
-def test_a_file_adds_categories_and_changes_of_known_ones_only_what_it_says(file: Path) -> None:
+def test_file_adds_categories_and_changes_only_the_listed_fields(file: Path) -> None:
     loaded = load(
         file,
         """

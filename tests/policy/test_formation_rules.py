@@ -159,7 +159,7 @@ def require_rule(sayings: Sequence[Said], times: Sequence[datetime]) -> None:
 
 
 @given(CONVERSATIONS)
-def test_a_time_far_ahead_wins_over_nothing_that_comes_later_and_any_other_stays(sayings: list[Said]) -> None:
+def test_time_far_ahead_overrides_no_later_time_and_any_other_stays(sayings: list[Said]) -> None:
     require_rule(sayings, plausible_times(sayings))
 
 

@@ -95,7 +95,7 @@ def proved(text: str, *typed: str, confidential: frozenset[str] = frozenset()) -
     return proof and proof.said
 
 
-def test_the_sentence_with_most_of_the_text_is_found_among_the_cited_messages() -> None:
+def test_sentence_with_most_of_the_text_is_found_in_the_cited_messages() -> None:
     roles = "roles. i do product and the customer, bo does the servers"
     text = "Bo is responsible for the servers of the pilot at Skagvik."
     assert proved(text, "kickoff for the pilot at skagvik", roles, "the pilot at skagvik is soon") == roles

@@ -96,7 +96,7 @@ def test_a_long_message_never_speaks_for_its_facts() -> None:
     assert not rank([message._replace(content="ü" * 500), fact])[-1].explanation.from_source
 
 
-def test_a_category_gives_no_more_than_its_length_and_nothing_more_than_asked_for() -> None:
+def test_category_contributes_at_most_its_length_and_the_requested_number() -> None:
     tasks = [candidate(number, category="tasks", fused=0.9) for number in range(5)]
     rest = [candidate(number, fused=0.1) for number in range(5, 12)]
     assert numbers(rank([*tasks, *rest], rag_lengths={"tasks": 2}, top_k=4)) == [0, 1, 5, 6]
@@ -138,7 +138,7 @@ def test_reciprocal_ranks_count_what_each_branch_has() -> None:
         ("Is it mythical, in iron?", set(), {"ana"}),
     ],
 )
-def test_a_question_names_what_is_uncommon_or_capitalised_and_in_the_first_person_the_asker(
+def test_question_names_uncommon_or_capitalised_words_and_its_first_person(
     question: str, named: set[str], common: set[str]
 ) -> None:
     context = ranking_context(MemoryQuery(query=question), "ana.silva", {})
@@ -215,7 +215,7 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize(("message", "reason"), SEARCHED.items(), ids=SEARCHED)
-def test_a_recall_phrase_or_a_question_about_the_past_or_ones_own_affairs_is_enough(message: str, reason: str) -> None:
+def test_recall_phrase_or_question_about_the_past_or_own_affairs_is_enough(message: str, reason: str) -> None:
     assert search_reason(message, requests=REQUESTS) == reason
 
 

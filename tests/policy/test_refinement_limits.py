@@ -98,9 +98,7 @@ LOST: list[tuple[list[str], str, bool]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "is_lost"), LOST)
-def test_a_denser_text_keeps_what_it_says_and_one_about_something_else_loses_it(
-    old: list[str], new: str, is_lost: bool
-) -> None:
+def test_denser_text_keeps_its_facts_and_an_unrelated_one_loses_them(old: list[str], new: str, is_lost: bool) -> None:
     assert lost_memories(old, new) == [is_lost] * len(old)
 
 
@@ -120,9 +118,7 @@ def test_saying_more_never_loses_more_and_neither_order_nor_case_matter(old: lis
 
 
 @given(st.lists(st.sampled_from(string.ascii_lowercase), min_size=1, unique=True).map(sorted), st.data())
-def test_the_share_of_the_words_decides_the_less_the_more_memories_become_one(
-    letters: list[str], data: st.DataObject
-) -> None:
+def test_word_share_counts_less_the_more_memories_become_one(letters: list[str], data: st.DataObject) -> None:
     words = [letter * 4 for letter in letters]  # none of them a word of the language
     kept = data.draw(st.integers(0, len(words)))
 
@@ -183,7 +179,7 @@ def test_the_category_of_a_merge(names: list[str], merged: str) -> None:
 # -- words that nothing says any more
 
 
-def test_lost_are_the_telling_words_that_no_text_says_among_those_around_them_the_rarer_first_and_each_once() -> None:
+def test_lost_words_are_distinctive_rarest_first_and_listed_once() -> None:
     old = ["Ana thinks the Hammock's ropes are old.", "Ana bought pottery and a hammock at sunset."]
 
     every, said = [*old, "Bo thinks of old ropes.", "Bo thinks."], ["Ana's pottery classes at SUNSETS"]

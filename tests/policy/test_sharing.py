@@ -78,7 +78,7 @@ REASONS: dict[str, tuple[dict[str, Any], str, Any]] = {
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_each_single_reason_keeps_a_memory_at_home_and_without_its_rule_it_is_shared(
+def test_each_single_reason_keeps_a_memory_private_and_its_rule_is_needed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes, rule, harmless = REASONS[name]

@@ -46,7 +46,7 @@ def test_what_hides_or_breaks_is_removed_and_spellings_are_one(text: str, cleane
     assert clean_text(text) == cleaned
 
 
-def test_every_format_control_and_surrogate_character_of_unicode_is_removed() -> None:
+def test_every_unicode_format_control_and_surrogate_character_is_removed() -> None:
     unwanted = [
         chr(code)
         for code in range(sys.maxunicode + 1)

@@ -168,7 +168,7 @@ def problems(text: str, details: int) -> list[str]:
     ]
 
 
-def test_missing_details_stay_in_their_fence_on_one_short_line_each_up_to_a_number() -> None:
+def test_missing_details_stay_fenced_on_short_lines_up_to_a_limit() -> None:
     assert problems(render_missing([ORDER, "Oslo"], 3), 2) == []
     many = render_missing([f"Name{place}" for place in range(45)], 3)
     assert problems(many, 40) == []

@@ -53,7 +53,7 @@ def test_parts_and_their_marks_stay_as_they_are_and_the_text_is_one_more() -> No
     ],
     ids=["its message is gone", "no user", "nothing"],
 )
-def test_without_its_message_it_stands_at_the_last_one_and_without_a_user_behind_the_rest(
+def test_memory_without_its_message_goes_to_the_last_one_or_to_the_end(
     messages: list[BaseMessage], shown: list[str]
 ) -> None:
     assert contents(with_memory(messages, CONTEXT)) == shown

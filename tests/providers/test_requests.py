@@ -162,7 +162,7 @@ async def refused(work: Any) -> str:
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("method", ["json_schema", "text"])
-async def test_a_step_is_sent_in_the_providers_own_form_and_a_refused_key_is_told(
+async def test_step_is_sent_in_the_provider_format_and_a_refused_key_is_reported(
     provider: Provider, captured: tuple[str, list[dict[str, Any]]], method: StructuredOutput
 ) -> None:
     url, bodies = captured

@@ -48,7 +48,7 @@ async def views(memory: Mnemic, who: Identity) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", ["fact", "core", "reflection"])
 @pytest.mark.parametrize("reader", [ANA, BO], ids=["the author", "another member"])
-async def test_another_reader_sees_the_typed_sentence_in_context_results_updates_and_tool(
+async def test_other_reader_sees_the_typed_sentence_in_context_results_and_tools(
     memory: Mnemic, resources: Resources, kind: Kind, reader: Identity
 ) -> None:
     await told(memory, reader)
@@ -91,7 +91,7 @@ async def test_of_the_own_scope_no_one_is_named(memory: Mnemic, resources: Resou
     assert "(from" not in "".join(shown.values())
 
 
-async def test_the_sentence_is_carried_by_records_history_undo_restore_and_goes_with_an_erasure(
+async def test_typed_sentence_is_in_records_and_history_until_an_erasure(
     memory: Mnemic, resources: Resources, superuser: psycopg.Connection
 ) -> None:
     def stored() -> object:
@@ -147,7 +147,7 @@ async def show(memory: Mnemic, who: Identity, by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["search", "tool", "update"])
-async def test_a_removal_is_announced_by_kind_and_category_to_sessions_that_were_shown_the_memory(
+async def test_removal_is_announced_by_kind_and_category_to_sessions_that_saw_it(
     memory: Mnemic, resources: Resources, by: str
 ) -> None:
     shown, other = identity("ana", session="shown"), identity("ana", session="other")
@@ -165,7 +165,7 @@ async def test_a_removal_is_announced_by_kind_and_category_to_sessions_that_were
     assert await updates(memory, shown) == ""
 
 
-async def test_without_the_rule_a_session_that_was_shown_nothing_would_hear_of_the_removal(
+async def test_control_without_the_rule_an_unaware_session_hears_of_the_removal(
     memory: Mnemic, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = identity("ana", session="other")
@@ -176,7 +176,7 @@ async def test_without_the_rule_a_session_that_was_shown_nothing_would_hear_of_t
     assert REMOVED in await updates(memory, other)
 
 
-async def test_what_a_member_takes_back_is_announced_without_its_text_to_those_who_had_seen_it(
+async def test_withdrawn_memory_is_announced_without_text_to_those_who_saw_it(
     memory: Mnemic, resources: Resources
 ) -> None:
     await know(resources, ANA, shared())

@@ -60,7 +60,7 @@ async def test_the_agent_is_recalled_for_and_asks_by_the_tool(capsys: pytest.Cap
     assert "allergic to nuts" in asked
 
 
-def test_the_readme_and_the_guide_show_the_code_that_is_tested_and_the_commands_that_need_nothing_else() -> None:
+def test_readme_and_guide_show_the_tested_code_and_self_contained_commands() -> None:
     examples = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py"))
     for name, blocks in (("README.md", 3), ("docs/integration.md", 4)):
         shown = [part.split("```", 1)[0] for part in (ROOT / name).read_text(encoding="utf-8").split("```python\n")[1:]]

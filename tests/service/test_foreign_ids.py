@@ -103,7 +103,7 @@ async def test_policies_and_the_conditions_of_the_statements_are_two_walls(
         assert told == []
 
 
-async def test_a_session_id_opens_the_session_to_its_members_and_not_the_people_who_spoke_in_it(
+async def test_session_id_opens_the_session_and_not_the_people_who_spoke_in_it(
     known: Mnemic, model: LoopbackModel
 ) -> None:
     """The host names a session's members: they share the session's own memories and nothing more."""
@@ -117,7 +117,7 @@ async def test_a_session_id_opens_the_session_to_its_members_and_not_the_people_
         assert bool(await known.history.events(guest, one.id)) == is_seen
 
 
-async def test_what_waits_is_formed_for_whoever_said_it_by_runs_of_its_session_alone(
+async def test_pending_messages_are_formed_for_their_author_by_session_runs(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     """A session's messages are formed together, whoever starts the run; each user's memories stay that user's own."""

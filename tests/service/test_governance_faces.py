@@ -264,7 +264,7 @@ async def canaries(memory: Mnemic, model: LoopbackModel, resources: Resources, s
 
 
 @pytest.mark.usefixtures("canaries")
-async def test_nothing_that_administration_answers_or_raises_says_what_a_memory_says(
+async def test_administration_answers_and_errors_contain_no_memory_text(
     memory: Mnemic, administration: Administration, superuser: psycopg.Connection
 ) -> None:
     began, ops = datetime.now(UTC) - timedelta(hours=1), op_ids(superuser)

@@ -124,7 +124,7 @@ LISBON = {
 }
 
 
-async def test_a_local_time_is_read_in_the_persons_zone_on_both_sides_of_a_clock_change(memory: Mnemic) -> None:
+async def test_local_time_is_read_in_the_zone_of_the_person_across_clock_changes(memory: Mnemic) -> None:
     who = in_zone("Europe/Lisbon")
     await memory.observe(who, [said(RENT, time) for time, _ in LISBON.values()])
     kept = dict(zip(LISBON, await waiting_times(memory, who), strict=True))
@@ -191,7 +191,7 @@ async def test_a_time_that_cannot_be_used_is_refused_in_either_form(
     assert superuser.execute("select count(*) from mnemic.messages").fetchone() == (0,)
 
 
-async def test_a_message_of_an_agent_keeps_its_time_or_gets_the_time_of_the_persons_zone(
+async def test_agent_message_keeps_its_time_or_gets_the_zone_of_the_person(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     says(model)
@@ -204,7 +204,7 @@ async def test_a_message_of_an_agent_keeps_its_time_or_gets_the_time_of_the_pers
 
 
 @pytest.mark.parametrize("time", ["2026-03-02T07:30:00+08:00", "2026-03-02T07:30:00", None])
-async def test_a_message_sent_again_is_stored_once_wherever_the_person_is_by_then(
+async def test_resent_message_is_stored_once_although_the_person_has_moved(
     memory: Mnemic, superuser: psycopg.Connection, time: str | None
 ) -> None:
     await memory.observe(in_zone("Asia/Singapore"), [said(DENTIST, time)])
@@ -229,7 +229,7 @@ async def form_rent(memory: Mnemic, model: LoopbackModel, time: str = EVENING) -
     await memory.form(ANA)
 
 
-async def test_a_fact_and_its_message_have_the_speakers_day_wherever_they_are_shown(
+async def test_fact_and_message_show_the_day_of_the_speaker_in_every_view(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await form_rent(memory, model)
@@ -262,7 +262,7 @@ async def test_decisions_are_shown_the_day_of_each_fact_where_it_was_said(memory
     assert not re.search(r"2026-03-03", prompt)
 
 
-async def test_a_consolidation_is_told_the_local_days_of_what_began_and_what_ended(
+async def test_consolidation_receives_the_local_days_of_beginnings_and_ends(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await form_rent(memory, model)

@@ -56,7 +56,7 @@ from tests.support.threads import DURABILITIES, Durability, Savers, both_savers
 from tests.support.worlds import identity
 
 
-async def test_what_changes_seldom_stands_behind_the_hosts_prompt_and_the_rest_before_the_message(
+async def test_stable_memory_follows_the_host_prompt_and_results_the_message(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await remember(memory, model)
@@ -107,7 +107,7 @@ async def test_a_providers_cache_marks_stay_and_so_do_the_parts_of_a_message(
     assert own == parts
 
 
-async def test_a_turns_requests_begin_alike_and_the_next_turns_are_the_same_up_to_the_last_one(
+async def test_requests_of_a_turn_share_a_prefix_that_the_next_turn_extends(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     @tool

@@ -152,7 +152,7 @@ async def test_what_somebody_else_said_stays_in_their_search(db: Database, admin
     assert not await is_searched(db, said, BO)
 
 
-async def test_what_somebody_else_had_forgotten_does_not_come_back_to_their_search(db: Database) -> None:
+async def test_memory_forgotten_by_another_user_does_not_return_to_their_search(db: Database) -> None:
     said = message("Bo keeps a secret.", user="bo")
     mine, his = (memory("Bo told a secret.", key=key, sources=[said]) for key in ("user:ana", "user:bo"))
     await form(db, ANA, [said], mine, his, also=["user:bo"])
@@ -180,7 +180,7 @@ RULES: dict[str, tuple[Callable[[Database, Principal], Awaitable[None]], tuple[s
         _SAID_BY_OTHERS,
     ),
     "stays hidden": (
-        lambda db, _: test_what_somebody_else_had_forgotten_does_not_come_back_to_their_search(db),
+        lambda db, _: test_memory_forgotten_by_another_user_does_not_return_to_their_search(db),
         _SAID_BY_OTHERS,
     ),
 }

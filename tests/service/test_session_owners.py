@@ -166,7 +166,7 @@ async def test_an_id_that_was_taken_in_advance_blocks_no_one(memory: Mnemic, mod
     assert undone.changes
 
 
-async def test_others_join_a_session_by_being_named_as_its_members_or_by_speaking_in_it(
+async def test_people_join_a_session_as_named_members_or_by_speaking_in_it(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     await begin(memory, model)

@@ -50,7 +50,7 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
 
 
 @pytest.mark.parametrize("durability", DURABILITIES)
-async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_context(
+async def test_session_is_a_separate_thread_for_each_person_by_config_or_context(
     memory: Mnemic, durability: Durability
 ) -> None:
     host = answering(memory.threads.checkpointer())
@@ -68,7 +68,7 @@ async def test_a_session_is_another_thread_for_each_of_its_people_by_config_or_c
         memory.threads.config(identity("ana"))
 
 
-async def test_a_run_for_anybody_else_than_the_checkpointers_or_for_nobody_is_refused_before_anything_happens(
+async def test_run_for_another_person_than_the_checkpointer_is_refused_at_start(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     for config, context in ((memory.threads.config(BO), None), (at("t"), BO), (memory.threads.config(ANA), BO)):
@@ -161,7 +161,7 @@ async def test_a_thread_moves_in_whole_and_goes_on(
     assert worked == ["worked"]  # before it moved, and by neither again
 
 
-async def test_what_was_told_after_a_move_stays_when_it_is_done_again_and_moves_on(memory: Mnemic) -> None:
+async def test_messages_after_a_move_stay_when_it_is_redone_and_moves_on(memory: Mnemic) -> None:
     source, ours = InMemorySaver(), memory.threads.checkpointer(ANA)
     for thread in ("t", "u"):
         await answering(source).ainvoke(said("one"), at(thread))

@@ -118,7 +118,7 @@ async def test_a_later_operation_is_a_conflict_until_a_cascade_undoes_it_too(
 
 
 @pytest.mark.parametrize("twin_lives", [True, False])
-async def test_two_that_would_say_the_same_are_a_conflict_that_a_cascade_does_not_solve(
+async def test_two_equal_restored_memories_conflict_and_a_cascade_does_not_help(
     actor: Principal, db: Database, superuser: psycopg.Connection, twin_lives: bool
 ) -> None:
     """One of them lives, or both would come back."""
@@ -350,9 +350,7 @@ async def test_a_past_moment_is_read_in_words_or_blind(
     assert [{item.importance for item in then} - {0} for then in weights] == [{2}, {5}]
 
 
-async def test_the_past_is_read_under_the_roles_allowlist_and_of_ones_own_scope_keys(
-    resources: Resources, db: Database
-) -> None:
+async def test_past_is_read_under_the_role_allowlist_and_own_scope_keys(resources: Resources, db: Database) -> None:
     procedure = replace(new_memory("1. Ring the bell."), category="procedural")
     await remember(db, ANA, new_memory(BEES), procedure, new_memory(PORTO, kind="core"))
     await saved(db, BOAT, key="group:crew")

@@ -52,7 +52,7 @@ async def talk(running: Any, model: LoopbackModel) -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-async def test_each_message_of_a_user_is_stored_once_whatever_happens_to_the_thread(
+async def test_each_user_message_is_stored_once_whatever_happens_to_the_thread(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, other: str
 ) -> None:
     order = [memory.middleware(form=False), OTHERS[other](model)]

@@ -60,7 +60,7 @@ async def answer(memory: Mnemic) -> tuple[str, list[tuple[object, str]]]:
     ]
 
 
-async def test_an_undone_formation_takes_its_answer_along_and_a_redo_brings_it_again(
+async def test_undone_formation_takes_its_answer_along_and_a_redo_restores_it(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     await without_consolidations(memory)
@@ -165,7 +165,7 @@ async def test_what_was_merged_leads_to_what_it_became_and_back(
         assert merges(await memory.history.events(ANA, part)) == [("ADD", [], None), ("MERGE", [], whole)]
 
 
-async def test_a_merge_that_was_undone_is_told_no_more_and_one_done_again_with_its_own_successor(
+async def test_undone_merge_is_not_announced_and_a_redo_has_a_new_successor(
     memory: Mnemic, model: LoopbackModel, merged: tuple[list[UUID], UUID], superuser: psycopg.Connection
 ) -> None:
     parts, refinement_id = merged

@@ -109,7 +109,7 @@ async def test_what_others_made_of_it_goes_where_that_is_said(memory: Mnemic, mo
     assert CREW not in text_of((await memory.recall(BO, "Hello")).context)
 
 
-async def test_of_one_formation_each_member_answers_for_their_own_words_and_takes_back_those_alone(
+async def test_each_member_withdraws_only_their_own_words_of_a_shared_formation(
     memory: Mnemic, model: LoopbackModel
 ) -> None:
     old = "The crew meets on Fridays at the pier."
@@ -206,7 +206,7 @@ _OTHERS = [(way, how) for way in SHARING for how in _HOW if (way, how) not in _Q
 
 
 @pytest.mark.parametrize(("way", "how"), few_first([*_QUICK, *_OTHERS]))
-async def test_what_is_taken_back_is_read_by_no_member_in_any_view_of_today_or_before(
+async def test_withdrawn_memory_is_hidden_from_members_in_present_and_past_views(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, way: str, how: str
 ) -> None:
     memory_id = await SHARING[way](memory, model)

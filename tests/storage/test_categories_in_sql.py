@@ -115,7 +115,7 @@ async def test_a_role_sees_the_rows_of_its_categories_and_no_others(world: Datab
         assert await everything(tx) == {*allowed}
 
 
-async def test_without_an_allowlist_everything_is_there_and_under_an_empty_one_nothing(clean_db: Clone) -> None:
+async def test_no_allowlist_shows_everything_and_an_empty_one_nothing(clean_db: Clone) -> None:
     """On one connection, since an allowlist ends with its transaction."""
     async with clean_db.database(Settings(pool_size=1)) as db:
         await live(db)

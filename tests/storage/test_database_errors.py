@@ -62,7 +62,7 @@ def everything(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("state", QUOTING)
-async def test_an_error_says_what_it_is_and_quotes_nothing_as_the_servers_own_would(
+async def test_error_names_its_kind_and_quotes_no_data_as_the_server_would(
     db: Database, superuser: psycopg.Connection, state: str
 ) -> None:
     statement, kind = QUOTING[state]

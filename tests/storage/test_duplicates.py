@@ -82,7 +82,7 @@ async def test_undone_all_rows_are_as_they_were(world: World) -> None:
     assert world.problems() == []
 
 
-async def test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back(world: World) -> None:
+async def test_forgetting_the_remaining_duplicate_forgets_both_until_restored(world: World) -> None:
     kept, gone, sources = await said_twice(world)
     await remove(world.db, MINE)
     assert searched(world.superuser, *sources) == [True, True]
@@ -118,7 +118,7 @@ async def test_erased_by_its_id_the_duplicate_goes_with_it(world: World) -> None
     assert world.problems() == []
 
 
-async def test_what_another_person_said_in_the_same_words_comes_back_when_the_first_is_erased(world: World) -> None:
+async def test_equal_words_of_another_person_return_when_the_first_is_erased(world: World) -> None:
     hers, his, _ = await said_twice(world, ANA, BO, key=OFFICE)
     await remove(world.db, OFFICE, BO)
     assert world.states(hers.id, his.id) == ["active", "soft_deleted"]
@@ -186,11 +186,11 @@ def newest(superuser: psycopg.Connection) -> tuple[int, Any]:
 #: A rule.
 RULES: dict[str, Rule] = {
     "what is forgotten takes what it holds along": (
-        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
+        test_forgetting_the_remaining_duplicate_forgets_both_until_restored,
         "source_messages", "'same_as'", "''",
     ),
     "and gives it back": (
-        test_who_forgets_the_one_that_stayed_forgets_both_until_that_is_taken_back,
+        test_forgetting_the_remaining_duplicate_forgets_both_until_restored,
         "roll_back", "source_messages(agent, shown)", "source_messages(agent, '{}')",
     ),
     "a living memory holds what it rests on through others": (

@@ -143,7 +143,7 @@ def test_the_server_sees_none_of_the_callers_secrets(base: Path, monkeypatch: py
 
 
 @pytest.mark.thorough
-def test_processes_that_start_at_once_share_one_server_and_the_last_stops_it(
+def test_processes_that_start_together_share_a_server_that_the_last_stops(
     base: Path, run: Callable[..., Client]
 ) -> None:
     clients = [run() for _ in range(4)]
@@ -238,9 +238,7 @@ def test_a_forked_child_takes_part_for_itself(base: Path, run: Callable[..., Cli
     ("name", "elsewhere"),
     [(("directory with 'quotes' and a comma, " * 4).strip(), True), ("a,b", True), ("it's a b", False)],
 )
-def test_a_path_that_cannot_be_a_sockets_gets_a_private_directory_elsewhere(
-    base: Path, name: str, elsewhere: bool
-) -> None:
+def test_path_unfit_for_a_socket_gets_a_private_directory_elsewhere(base: Path, name: str, elsewhere: bool) -> None:
     base.chmod(0o711)
     server = EmbeddedPostgres(base / name)
     server.start()

@@ -227,7 +227,7 @@ async def test_messages_that_say_the_same_go_formed_or_not(world: World) -> None
     assert world.places() == set()
 
 
-async def test_what_was_drawn_from_the_same_message_goes_even_after_the_message_went(world: World) -> None:
+async def test_memories_of_a_message_are_erased_even_after_the_message_is_gone(world: World) -> None:
     said = message(f"I am well, and keep a {CANARY}")
     well, kept = memory("Ana is well.", sources=[said]), memory(f"Ana keeps a {CANARY}.", sources=[said])
     drawn = memory(f"Ana is calm since she keeps a {CANARY}.", kind="reflection", sources=[said])

@@ -159,9 +159,7 @@ async def test_a_pending_message_of_an_erased_person_is_nobodys_work(world: Worl
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["parts of it first", "at once"])
-async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_before(
-    world: World, before: bool
-) -> None:
+async def test_derivatives_of_words_go_whether_or_not_parts_went_before(world: World, before: bool) -> None:
     """What rests on the same message, a consolidation, and a fact that was merged from an older one."""
     hers, his = [message(f"a {CANARY} {n}") for n in range(3)], message("b", user="bo")
     own, crews = memory("own", sources=hers[:1]), memory(f"told {CANARY}", key="group:crew", sources=hers[:1])
@@ -191,7 +189,7 @@ async def test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_b
     assert world.places() == set()
 
 
-async def test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays(world: World) -> None:
+async def test_memory_another_user_wrote_in_a_session_of_the_person_stays(world: World) -> None:
     """A session that both may enter, and in which the other one said nothing."""
     hers = message(f"a {CANARY}", session="s9")
     formed = memory(f"own {CANARY}", kind="reflection", key="session:s9", sources=[hers])
@@ -228,7 +226,7 @@ class Quoted:
         return self
 
 
-async def test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_those(world: World) -> None:
+async def test_words_of_a_person_go_from_answers_to_others_and_their_derivatives(world: World) -> None:
     quoted = await Quoted().stored(world.db)
     assert await erase_person(world.db) == {quoted.own.id, quoted.from_quote.id}
     said = [quoted.hers, quoted.plain, quoted.his, quoted.quote, quoted.again, quoted.other]
@@ -238,7 +236,7 @@ async def test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_
 
 
 @pytest.mark.parametrize("stored", [Quoted, Shared])
-async def test_erasing_a_person_reaches_all_that_erasing_their_messages_and_memories_by_id_reaches(
+async def test_erasing_a_person_reaches_all_that_erasing_each_id_reaches(
     world: World, stored: type[Quoted | Shared]
 ) -> None:
     await stored().stored(world.db)
@@ -253,7 +251,7 @@ async def test_erasing_a_person_reaches_all_that_erasing_their_messages_and_memo
     assert by_id <= whole
 
 
-async def test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that(world: World) -> None:
+async def test_message_goes_with_its_memories_and_their_derivatives(world: World) -> None:
     """And with the record that a pair with it was judged, which holds the person's id."""
     said, other = message(f"I keep a {CANARY} in the shed."), message("I paint.")
     fact, paints = memory(f"Ana keeps a {CANARY}.", sources=[said]), memory("Ana paints.", sources=[other])
@@ -292,7 +290,7 @@ _WITH_SOURCES = (
     " delete from memory_use"
 )
 _OWN = "and (m.scope_key not like 'user:%' or m.scope_key = 'user:' || p_user)\n"
-_PARTS_FIRST = partial(test_what_their_words_went_into_goes_whether_or_not_parts_of_it_went_before, before=True)
+_PARTS_FIRST = partial(test_derivatives_of_words_go_whether_or_not_parts_went_before, before=True)
 #: A rule about what is tied to a person.
 RULES: dict[str, Rule] = {
     "sources stay": (_PARTS_FIRST, "erase_contents", "delete from memory_use", _WITH_SOURCES),
@@ -303,23 +301,23 @@ RULES: dict[str, Rule] = {
         _PARTS_FIRST, "derived_memories", "(h).event = 'SUPERSEDE'", "false",
     ),
     "answers to others are looked through": (
-        test_a_persons_words_go_from_answers_to_others_too_with_what_rests_on_those,
+        test_words_of_a_person_go_from_answers_to_others_and_their_derivatives,
         "plan_quotations", "not e.is_whole or", "true or",
     ),
     "insights have a lineage": (
-        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        test_message_goes_with_its_memories_and_their_derivatives,
         "drawn_from", "r.relation_type = 'drawn_from'", "false",
     ),
     "a message by its id reaches what rests on it": (
-        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        test_message_goes_with_its_memories_and_their_derivatives,
         "plan_erasure", "message_id = any(named)", "false",
     ),
     "pairs that were judged are forgotten": (
-        test_a_message_goes_with_what_was_formed_from_it_and_what_was_drawn_from_that,
+        test_message_goes_with_its_memories_and_their_derivatives,
         "erase_contents", "(earlier_id = any(p_memories) or later_id = any(p_memories))", "false",
     ),
     "what others remembered stays theirs": (
-        test_what_somebody_remembered_for_themselves_in_a_session_of_the_persons_alone_stays,
+        test_memory_another_user_wrote_in_a_session_of_the_person_stays,
         "memories_of_person", _OWN, "\n",
     ),
 }  # fmt: skip

@@ -162,7 +162,7 @@ async def test_an_erasure_that_was_broken_off_goes_on(world: World, ids: bool) -
 
 
 @pytest.mark.thorough
-async def test_what_memories_came_from_is_looked_up_whatever_is_known_of_the_tables(
+async def test_sources_of_memories_are_looked_up_by_index_without_statistics(
     db: Database, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     """Statistics of one table alone, as they come while many are stored, must not have all rows of another one read."""

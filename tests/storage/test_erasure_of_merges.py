@@ -71,7 +71,7 @@ async def test_a_journal_of_the_scope_key_that_was_written_since_goes_too(world:
     assert world.states(other.id) == ["active"]
 
 
-async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with(world: World) -> None:
+async def test_words_of_others_return_after_the_erasure_of_a_merged_person(world: World) -> None:
     hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
     first = await merged(world.db, session, f"nine {CANARY} forks, six cups", hers, his)
     second = await merged(world.db, session, f"{CANARY}, six cups, two pans", first, third)
@@ -83,7 +83,7 @@ async def test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merge
     assert world.places() == set()
 
 
-async def test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id(world: World) -> None:
+async def test_merged_memories_return_when_their_merge_is_erased_by_id(world: World) -> None:
     """Only what became that very memory, and only where nobody says it by now; of a core memory and a thought, both."""
     forks, cups, first, session = await merged_once(world)
     again, thought = core("two pans"), memory("two pans", kind="reflection")
@@ -115,7 +115,7 @@ async def test_of_what_was_merged_twice_in_the_same_words_one_comes_back(world: 
     assert sent == [("Ana sails.",), ("nine forks",), ("six cups",)]
 
 
-async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased(world: World) -> None:
+async def test_forgotten_memory_merged_twice_stays_so_when_a_part_is_erased(world: World) -> None:
     hers, his, third, session = await in_the_office(world, f"nine {CANARY} forks", "six cups", "two pans")
     first = await merged(world.db, session, "much cutlery here", hers, his)
     second = await merged(world.db, session, "the whole kitchen", first, third)
@@ -126,7 +126,7 @@ async def test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_era
     assert world.states(his, third, first, second) == ["soft_deleted"] * 2 + ["purged"] * 2
 
 
-async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between(world: World) -> None:
+async def test_text_of_an_active_memory_does_not_return_with_intermediate_ones(world: World) -> None:
     forks, cups, first, session = await merged_once(world)
     await remember(world.db, ANA, again := core("two pans"))
     second = await merged(world.db, session, "the whole kitchen", first, again.id)
@@ -138,7 +138,7 @@ async def test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_
     assert world.states(forks, cups, again.id) == ["active"] * 3
 
 
-async def test_a_word_that_a_merge_left_out_is_erased_where_the_session_wrote_it_instead(world: World) -> None:
+async def test_word_left_out_by_a_merge_is_erased_where_the_session_moved_it(world: World) -> None:
     texts = (f"Ana keeps a {CANARY} in the shed", "The shed key hangs by the door", "The door is green")
     hers, his, third, session = await in_the_office(world, *texts)
     text = "Ana keeps an animal in the shed; its key hangs by the door"
@@ -191,11 +191,11 @@ async def test_a_merge_that_was_undone_and_done_again_is_one(world: World) -> No
 #: A rule about what comes back.
 RULES: dict[str, Rule] = {
     "a person's erasure gives back": (
-        test_what_others_said_is_in_use_after_the_erasure_of_whom_it_was_merged_with,
+        test_words_of_others_return_after_the_erasure_of_a_merged_person,
         "replaced_memories", "m.id = r.to_id and m.state = 'soft_deleted'", "false",
     ),
     "what lies between is looked through": (
-        test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
+        test_text_of_an_active_memory_does_not_return_with_intermediate_ones,
         "replaced_memories", "and (m.state = 'purged' or m.withdrawn_by is not null)", "and false",
     ),
     "the relation tells": (
@@ -203,13 +203,13 @@ RULES: dict[str, Rule] = {
         "replaced_memories", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
     ),
     "of what a living memory says none comes back": (
-        test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
+        test_merged_memories_return_when_their_merge_is_erased_by_id,
         "reactivate",
         "and not exists"
         " (select from find_active_duplicate(p_agent, m.scope_key, m.kind, m.content_hash, m.subject_user_id))", "",
     ),
     "a thought is no twin of a commitment": (
-        test_what_was_merged_comes_back_when_the_memory_that_it_became_is_erased_by_its_id,
+        test_merged_memories_return_when_their_merge_is_erased_by_id,
         "reactivate", "group by uniqueness_key(m)", "group by m.scope_key",
     ),
     "of the same words one comes back": (
@@ -217,15 +217,15 @@ RULES: dict[str, Rule] = {
         "reactivate", "group by uniqueness_key(m)", "group by m.id",
     ),
     "what was forgotten stays so": (
-        test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
+        test_forgotten_memory_merged_twice_stays_so_when_a_part_is_erased,
         "is_in_use", "h.event in ('DELETE', 'TTL') and", "h.event in ('') and",
     ),
     "what was forgotten merged twice, too": (
-        test_what_was_forgotten_merged_twice_stays_so_when_a_part_of_it_is_erased,
+        test_forgotten_memory_merged_twice_stays_so_when_a_part_is_erased,
         "is_in_use", "r.relation_type in ('merged_from'", "r.relation_type in (''",
     ),
     "what a living memory stands for stays out of use": (
-        test_what_a_living_memory_says_still_does_not_come_back_with_what_lay_between,
+        test_text_of_an_active_memory_does_not_return_with_intermediate_ones,
         "is_in_use", "o.state = 'active'", "false",
     ),
     "what an erasure gave back is no later change": (

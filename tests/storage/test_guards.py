@@ -202,7 +202,7 @@ async def test_no_operation_goes_on_under_the_id_of_another(
 
 
 @pytest.mark.thorough
-async def test_without_the_guard_an_operation_would_go_on_under_the_id_of_another(fresh_db: Clone) -> None:
+async def test_control_without_the_guard_an_operation_takes_a_foreign_id(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         mutate(connection, "open_operation", "op_id = p_op", "false")
         async with fresh_db.database() as db:

@@ -81,7 +81,7 @@ async def test_a_message_edited_while_it_is_formed_is_formed_anew(
     assert await pending(db) == (["I live in Lisbon"] if held else [])
 
 
-async def test_the_inbox_is_read_in_the_order_of_arrival_and_counts_what_is_beyond(db: Database) -> None:
+async def test_inbox_is_read_in_arrival_order_and_counts_the_messages_beyond(db: Database) -> None:
     talk = [message(f"line {number}", said_at=MORNING - timedelta(minutes=number)) for number in range(5)]
     await observe(db, *talk)
     async with db.transaction(ME) as tx:

@@ -103,7 +103,7 @@ async def test_without_the_policy_the_same_select_shows_everybodys_rows(fresh_db
             assert own(ANA_ELSEWHERE, table) < seen, table
 
 
-async def test_every_way_to_read_returns_what_the_transaction_was_given_and_nothing_else(world: Database) -> None:
+async def test_every_read_returns_the_rows_of_the_transaction_scope_alone(world: Database) -> None:
     every = sorted({key for who in PEOPLE for key in who.scope_keys})
     request = MemoryQuery(query="What is known?", top_k=50)
     for who, also, expected in (
@@ -221,7 +221,7 @@ async def test_history_tells_of_a_relation_who_may_see_both_its_ends(db: Databas
 
 
 @pytest.mark.thorough
-async def test_without_the_policys_part_about_the_far_end_history_would_tell_of_it(fresh_db: Clone) -> None:
+async def test_control_without_the_far_end_policy_history_reveals_a_relation(fresh_db: Clone) -> None:
     with fresh_db.as_superuser() as connection:
         rows = connection.execute("select qual from pg_policies where tablename = 'history_contents'").fetchall()
         assert sum("to_scope_key" in qual for (qual,) in rows) == 1

@@ -30,7 +30,7 @@ async def living(db: Database) -> list[Memory]:
         return await memories.list_memories(tx, ["fact", "reflection", "consolidation"], limit=20)
 
 
-async def test_a_living_twin_keeps_its_copy_out_within_scope_key_subject_and_kind_only(
+async def test_active_duplicate_blocks_its_copy_in_key_subject_and_kind_only(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     text = "The ferry leaves at nine."
@@ -117,7 +117,7 @@ async def test_similar_facts_come_nearest_first_for_each_place(db: Database) -> 
     assert [item.id for item in best] == [far.id]
 
 
-async def test_candidates_are_found_by_meaning_words_and_subject_in_the_keys_of_each_place_alone(db: Database) -> None:
+async def test_candidates_match_by_meaning_words_and_subject_within_their_keys(db: Database) -> None:
     def about(content: str, subject: str, key: str = "user:ana", importance: int = 2) -> NewMemory:
         return replace(memory(content, key=key), subject=subject, importance=importance)
 
@@ -167,7 +167,7 @@ async def today(db: Database, who: Identity = ME) -> int:
         return await scopes.turn_writes_today(tx, f"user:{who.user_id}")
 
 
-async def test_what_is_written_for_a_users_turns_is_counted_by_user_agent_and_day(
+async def test_writes_of_user_turns_are_counted_by_user_agent_and_day(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     for agent in ("harbor", "lighthouse"):
@@ -203,7 +203,7 @@ async def seen(db: Database, who: Identity) -> set[tuple[uuid.UUID, uuid.UUID]]:
         return set(await (await tx.execute("select from_id, to_id from relations", {})).fetchall())
 
 
-async def test_a_relation_carries_its_strength_type_and_both_keys_and_is_there_once(
+async def test_relation_has_its_strength_type_and_both_keys_and_is_stored_once(
     db: Database, superuser: psycopg.Connection
 ) -> None:
     old, new = memory("The ferry leaves at nine.", key="group:pier"), memory("The ferry is blue.")

@@ -139,7 +139,7 @@ async def test_no_branch_touches_an_entry_of_somebody_else(
 
 
 @pytest.mark.parametrize("allowed", [None, CATEGORIES])
-async def test_the_semantic_branch_is_one_index_only_scan_of_the_visible_entries_with_an_allowlist_too(
+async def test_semantic_branch_is_one_index_only_scan_also_with_an_allowlist(
     database: Database, allowed: tuple[str, ...] | None
 ) -> None:
     async with database.transaction(WHO, categories=allowed) as bound:
@@ -161,7 +161,7 @@ async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database
     assert_neighbours(scan, loops=len(keys))
 
 
-async def test_the_candidates_of_new_facts_are_that_and_one_look_at_what_is_visible(database: Database) -> None:
+async def test_candidates_of_new_facts_add_one_look_at_the_visible_entries(database: Database) -> None:
     facts = [replace(memory("The ferry has moved to the lighthouse."), subject="Ferry", subject_user_id="7")] * 3
     async with explaining(database) as tx:
         keys = [["user:7", "group:pier"], ["agent:harbor"], ["user:8"]]
@@ -210,7 +210,7 @@ async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> N
         assert await cursor.fetchall() == [(True, 0)] * 3
 
 
-async def test_observed_messages_are_looked_up_by_their_key_in_an_empty_table_too(db: Database) -> None:
+async def test_observed_messages_are_looked_up_by_key_in_an_empty_table_too(db: Database) -> None:
     """A plan that was made while a table was small serves until it is analysed."""
     row = {"id": str(uuid.uuid4()), "scope_key": "user:ana", "role": "user", "author": "Ana", "said_at": "2026-03-02"}
     row["utc_offset"] = "0"

@@ -64,7 +64,7 @@ def transactions(sent: list[str]) -> list[list[str]]:
         (identity("ana"), "never", 1, 0),
     ],
 )
-async def test_a_recall_is_three_statements_at_most_and_its_search_a_transaction_of_its_own(
+async def test_recall_is_three_statements_at_most_with_search_in_its_transaction(
     memory: Mnemic, clean_db: Clone, who: Identity, search: Any, standing: int, searches: int
 ) -> None:
     with recorded_statements(clean_db) as sent:

@@ -85,7 +85,7 @@ async def refused(db: Database, core: NewMemory) -> None:
 # -- no session
 
 
-async def test_nothing_of_it_is_done_without_a_session_but_rewriting_the_consolidation(
+async def test_writes_need_a_session_except_rewriting_the_consolidation(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
     contents = "select to_jsonb(m) from mnemic.memories m where kind <> 'consolidation' order by id"
@@ -158,7 +158,7 @@ async def test_a_session_of_another_scope_key_is_none(db: Database, core: NewMem
             await operate(db, ANA, beginning(session, "update"), act)
 
 
-async def test_nobody_works_on_or_begins_a_session_of_a_scope_key_that_is_not_theirs(
+async def test_session_of_a_foreign_scope_key_cannot_be_used_or_begun(
     db: Database, core: NewMemory, superuser: psycopg.Connection
 ) -> None:
     session = await begun(db, ANA)
@@ -269,7 +269,7 @@ async def test_control_without_its_fence_a_session_is_taken_by_others(
 
 
 @pytest.mark.thorough
-async def test_control_without_the_agent_in_them_another_agents_session_would_protect(fresh_db: Clone) -> None:
+async def test_control_without_the_agent_check_a_foreign_session_protects(fresh_db: Clone) -> None:
     async with fresh_db.database() as db:
         core = await _stored(db)
         begin = beginning(await begun(db, MUSEUM), "update")

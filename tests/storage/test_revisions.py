@@ -65,7 +65,7 @@ async def test_each_change_is_told_until_the_cursor_has_passed_it(db: Database) 
     assert await told(db) == Changes(since=2, revision=2)
 
 
-async def test_a_superseded_memory_comes_with_what_took_its_place_where_that_may_be_seen(db: Database) -> None:
+async def test_superseded_memory_comes_with_its_successor_if_that_is_visible(db: Database) -> None:
     old, new = memory("Ana moors at quay 3."), replace(memory(SECRET), category="projects")
     await remember(db, ANA, old, new)
     await advance(db, 2)

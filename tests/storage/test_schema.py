@@ -213,7 +213,7 @@ async def test_databases_of_one_server_are_set_up_at_once(admin_dsn: str) -> Non
     assert ran == [FILES] * 6
 
 
-async def test_a_role_without_superuser_sets_up_a_database_where_the_extension_is(admin_dsn: str) -> None:
+async def test_role_without_superuser_sets_up_a_database_with_the_extension(admin_dsn: str) -> None:
     """And gives each role the password of its DSN; no other opens."""
     role(admin_dsn, "operator", "createrole")
     dsn = database(admin_dsn, owner="operator", vector=True)

@@ -62,7 +62,7 @@ async def test_the_weighted_score_is_four_parts_text_and_six_parts_meaning(db: D
     assert meaning.score == pytest.approx(0.6, abs=0.001)
 
 
-async def test_words_of_a_question_are_alternatives_and_quoted_phrases_are_demands(db: Database) -> None:
+async def test_words_of_a_question_are_alternatives_and_quoted_phrases_required(db: Database) -> None:
     near, far = "The old lighthouse keeper sings.", "The keeper of bees saw an old boat near the lighthouse."
     await store(db, {near: 90, far: 90, "The beacon does not shine.": 0})
     assert set(contents(await ask(db, "an old lighthouse keeper", direction(0)))) >= {near, far}

@@ -299,7 +299,7 @@ async def test_without_the_rule_it_stays_out_of_force(fresh_db: Clone, way: str)
                 await given_back(World(db, fresh_db, superuser), way, "erase_person")
 
 
-async def test_what_two_replaced_one_after_the_other_comes_back_with_the_last_one_only(world: World) -> None:
+async def test_memory_replaced_by_two_in_turn_returns_with_the_last_one_only(world: World) -> None:
     """Ana corrects Bo, Cleo corrects Ana. What Cleo said is in force until it goes, also if Ana took her words back."""
     for takes_back in (erased_by_id, unshared):
         case = await by_correction(world)

@@ -218,7 +218,7 @@ async def test_the_longer_wait_is_for_the_head_alone(clean_db: Clone) -> None:
         assert await (await tx.execute(shown, {})).fetchone() == ("50ms",)
 
 
-async def test_the_scope_ends_with_the_transaction_and_without_one_no_table_shows_a_row(clean_db: Clone) -> None:
+async def test_scope_ends_with_the_transaction_and_without_one_no_row_is_visible(clean_db: Clone) -> None:
     settings = "select current_setting('mnemic.agent_id', true), current_setting('mnemic.scope_keys', true)"
     tables = ("agents", "scopes", "sessions", "messages", "memories", "sources", "entries", "history",
               "history_contents", "token_usage")  # fmt: skip

@@ -81,7 +81,7 @@ async def test_a_correction_leads_to_what_it_replaced_and_back(memory: Mnemic) -
     assert [event.supersedes for event in await memory.history.events(OWNER, old.id)] == [[], []]
 
 
-async def test_the_old_text_is_closed_with_its_dates_and_the_new_one_takes_its_place_in_one_act(
+async def test_old_text_is_closed_with_dates_and_the_new_one_replaces_it_at_once(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     old = await seen(memory, await keep(memory, importance=4, private=True))
@@ -152,7 +152,7 @@ async def test_what_may_not_be_corrected_stays_and_the_answer_says_what_to_do(
         assert (answer.status, told in str(answer.content)) == ("error", True)
 
 
-async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown_ones_are(
+async def test_foreign_ids_and_hidden_categories_are_answered_as_unknown_ids(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     foreign = await place(memory, "user:bo", who=BO)
@@ -166,7 +166,7 @@ async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown
     assert await refusal(memory, await keep(memory), who=planner) == await refusal(memory, UNKNOWN)
 
 
-async def test_a_text_that_cannot_be_kept_and_a_category_that_the_role_may_not_write_are_refused(
+async def test_unstorable_text_and_a_category_closed_to_the_role_are_refused(
     memory: Mnemic, superuser: psycopg.Connection, model: LoopbackModel
 ) -> None:
     old = await keep(memory)
@@ -200,7 +200,7 @@ async def test_the_same_text_changes_nothing_and_a_twin_takes_the_place(memory: 
     assert [row.content for row in await memory.memories(ANA)] == ["Ana keeps 50 bees in Oslo."]
 
 
-async def test_a_twin_that_the_role_may_not_read_takes_the_place_and_has_no_id_for_it(memory: Mnemic) -> None:
+async def test_hidden_duplicate_replaces_the_text_and_shows_the_role_no_id(memory: Mnemic) -> None:
     twin, old = await keep(memory), await keep(memory, "Ana keeps bees.", category="goals", private=True)
     done = await memory.correct(ANA.model_copy(update={"role": "planner"}), old, FORTY)
 
@@ -208,7 +208,7 @@ async def test_a_twin_that_the_role_may_not_read_takes_the_place_and_has_no_id_f
     assert (await seen(memory, twin)).private
 
 
-async def test_what_remember_adds_beside_an_old_text_replaces_it_by_the_same_text(memory: Mnemic) -> None:
+async def test_correct_with_an_already_remembered_text_replaces_the_old_one(memory: Mnemic) -> None:
     old = await keep(memory, "Ana lives in Oslo with two cats.")
     bergen = "Ana lives in Bergen with two cats."
     added = await call(memory, ANA, "remember", content=bergen, category="activity")

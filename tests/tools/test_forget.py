@@ -60,7 +60,7 @@ async def test_a_forgotten_memory_leaves_search_and_stays_in_history(
     assert_chain_is_whole(superuser, "harbor")
 
 
-async def test_every_kind_of_the_user_and_the_session_can_be_forgotten_absorbed_or_not(
+async def test_every_kind_of_user_and_session_can_be_forgotten_even_if_absorbed(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     kinds: tuple[Kind, ...] = ("core", "reflection", "episode", "insight")
@@ -72,9 +72,7 @@ async def test_every_kind_of_the_user_and_the_session_can_be_forgotten_absorbed_
     assert await memory.query(ANA, "bees") == []
 
 
-async def test_what_was_forgotten_does_not_come_back_in_the_words_it_was_formed_from(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
+async def test_forgotten_memory_does_not_return_in_its_source_words(memory: Mnemic, model: LoopbackModel) -> None:
     await memory.admin.configure_agent(ANA, keep_messages="sources")
     model.answer(DECISIONS, decisions())
     model.answer(FACTS, facts(fact(BEES, 1), fact("Ana has a boat.", 2), fact("The boat of Ana is red.", 2)))
@@ -118,7 +116,7 @@ async def refusal(memory: Mnemic, who: Identity, memory_id: uuid.UUID) -> tuple[
     return type(caught.value), str(caught.value)
 
 
-async def test_foreign_ids_and_those_of_other_categories_are_answered_as_unknown_ones_are(
+async def test_foreign_ids_and_hidden_categories_are_answered_as_unknown_ids(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     foreign = [
@@ -148,7 +146,7 @@ SEEN_BY_ALL: LiteralString = (
 
 
 @pytest.mark.thorough
-async def test_control_without_the_policies_and_the_keys_a_foreign_memory_would_be_forgotten(
+async def test_control_without_policies_and_keys_a_foreign_memory_is_forgotten(
     fresh_db: Clone, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worsen(monkeypatch, memories, find=("and scope_key = any(%(scope_keys)s)", ""))
@@ -224,7 +222,7 @@ async def test_control_without_the_look_at_its_scope_it_would_be(
 # -- again, at once, and too often
 
 
-async def test_forgotten_eight_times_at_once_it_is_forgotten_once_and_gone_afterwards(
+async def test_eight_concurrent_forgets_forget_once_and_remove_the_memory(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     memory_id = await place(memory, ANA, "user:ana")

@@ -139,9 +139,7 @@ async def test_stored_text_is_one_escaped_line(resources: Resources, memory: Mne
 # -- how it is called
 
 
-async def test_what_goes_over_the_wire_is_the_request_and_nothing_of_the_identity(
-    known: Mnemic, model: LoopbackModel
-) -> None:
+async def test_request_over_the_wire_contains_nothing_of_the_identity(known: Mnemic, model: LoopbackModel) -> None:
     await agent(model, known.tools("planner"), "memory_query", query="catalogue").ainvoke(TURN, context=ANA)
     (sent,) = [tool["function"] for tool in model.chat_requests[0]["tools"]]
     arguments = sent["parameters"]["properties"]
@@ -164,7 +162,7 @@ async def test_an_agent_that_is_invoked_synchronously_in_a_thread_gets_the_same(
     assert len(rows(tool_message(turn))) == 2
 
 
-async def test_an_agent_that_blocks_the_loop_is_told_what_to_do_and_ends_its_turn(
+async def test_agent_that_blocks_the_loop_gets_advice_and_ends_its_turn(
     known: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "STARTS_WITHIN_SECONDS", 0.05)
@@ -204,7 +202,7 @@ async def test_a_tool_that_took_an_identity_from_elsewhere_would_be_seen(
     assert any("Bo" in text for text in texts(found))
 
 
-async def test_the_role_is_that_of_the_tool_which_has_a_list_and_not_of_the_identity(known: Mnemic) -> None:
+async def test_role_comes_from_the_tool_with_a_list_and_not_from_the_identity(known: Mnemic) -> None:
     for role in ("supervisor", "stylist", "nobody"):
         who = ANA.model_copy(update={"role": role})
         found = rows(await asked(known.tools("planner"), who, query="the catalogue"))
@@ -247,7 +245,7 @@ async def test_a_failing_embedder_is_told_as_what_to_ask_instead(known: Mnemic, 
     assert len(rows(await asked(known.tools(), ANA, query="catalogue", search_type="text"))) == 2
 
 
-async def test_a_run_without_an_identity_or_a_database_is_answered_without_a_word_of_the_inside(
+async def test_run_without_identity_or_database_is_answered_without_internals(
     known: Mnemic, resources: Resources, caplog: pytest.LogCaptureFixture
 ) -> None:
     for context in (None, {}, {"user_id": "ana"}, ANA):

@@ -98,7 +98,7 @@ async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model
     assert not other.known, "another number is another fact, however near"
 
 
-async def test_what_lies_near_is_added_related_and_named_but_for_what_is_protected(
+async def test_near_memories_are_linked_and_named_unless_they_are_protected(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     oslo = await memory.remember(ANA, "Ana lives in Oslo with two cats.", category="profile")

@@ -51,7 +51,7 @@ async def test_the_callers_own_word_is_shared_where_the_gate_lets_it_pass(
     assert await keys(memory) == [key]
 
 
-async def test_who_does_not_teach_keeps_it_as_a_candidate_unless_the_agent_is_open(memory: Mnemic) -> None:
+async def test_non_teacher_stores_a_candidate_unless_the_agent_is_open(memory: Mnemic) -> None:
     for setting, key, tags in (("taught", "user:ana", ["candidate"]), ("open", "agent:harbor", [])):
         await memory.admin.configure_agent(ANA, share_with_agent=setting)
         kept = await memory.remember(LEARNER, DEPLOYS, category="projects", scope="agent")

@@ -80,7 +80,7 @@ async def test_none_writes_more_than_its_role(memory: Mnemic, model: LoopbackMod
     ]
 
 
-async def test_it_is_told_its_task_and_nothing_else_its_words_are_not_observed_and_its_tokens_are_recorded(
+async def test_subagent_sees_its_task_alone_is_not_observed_and_its_tokens_count(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     sent = works(model, "Done.")

@@ -112,7 +112,7 @@ def test_what_is_piped_cannot_steer_a_terminal_or_break_the_talk(mnemic: Command
 
 
 @pytest.mark.thorough
-def test_a_model_that_fails_is_told_and_what_was_said_then_is_remembered_once(
+def test_failing_model_is_reported_and_the_conversation_is_remembered_once(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     model.answer(FACTS, 400, facts(fact(PREFERS_TEA)))
@@ -210,7 +210,7 @@ def test_a_question_that_was_left_open_is_asked_again(env: dict[str, str], super
 
 
 @pytest.mark.thorough
-def test_with_a_model_formation_goes_on_while_one_types_and_leaving_waits_for_it(
+def test_formation_runs_while_the_user_types_and_leaving_waits_for_it(
     online: dict[str, str], model: LoopbackModel
 ) -> None:
     begun, released, texts = threading.Event(), threading.Event(), iter([PREFERS_TEA, "Ana keeps bees."])
@@ -243,7 +243,7 @@ def test_with_a_model_formation_goes_on_while_one_types_and_leaving_waits_for_it
 
 
 @pytest.mark.thorough
-def test_ctrl_c_stops_an_answer_and_not_the_talk_and_what_was_said_is_remembered(
+def test_ctrl_c_stops_the_answer_alone_and_the_conversation_is_remembered(
     online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
 ) -> None:
     never, begun = threading.Event(), threading.Event()

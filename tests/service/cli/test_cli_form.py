@@ -131,7 +131,7 @@ def test_a_session_without_a_usable_answer_keeps_no_other_waiting(
     assert "session monday: no usable answer to 1 messages; they stay pending" in result.stderr
 
 
-def test_words_of_others_in_the_operators_files_are_theirs_and_the_log_says_who_brought_them(
+def test_operator_files_keep_their_authors_and_the_log_names_the_submitter(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, tmp_path: Path
 ) -> None:
     model.answer(FACTS, facts(fact("Ana keeps bees.", 1), fact("Bo repairs old clocks.", 2)))
@@ -209,7 +209,7 @@ def test_every_malformed_line_is_named_by_number_and_the_others_are_kept(mnemic:
     assert (again.exit_code, f"{len(MALFORMED) + 1} malformed lines were skipped" in again.stdout) == (1, True)
 
 
-def test_of_very_many_malformed_lines_the_first_are_named_and_all_are_counted(mnemic: Command, tmp_path: Path) -> None:
+def test_first_of_many_malformed_lines_are_listed_and_all_are_counted(mnemic: Command, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     file.write_bytes(b"x\n" * 5000)
 
@@ -311,7 +311,7 @@ def talk(corpus: Path, online: dict[str, str], model: LoopbackModel) -> Path:
     return corpus / "01-garden.jsonl"
 
 
-def test_an_answer_without_drafts_forms_nothing_and_refused_drafts_and_unaccounted_messages_are_counted(
+def test_empty_answer_forms_nothing_and_refused_and_uncovered_are_counted(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
     model.answer(FACTS, facts(nothing_else=False))
@@ -378,7 +378,7 @@ def test_the_demo_shows_what_it_ran_on_what_was_formed_and_what_is_found(mnemic:
     assert any("walnut" in found["content"] for found in document["answers"][0]["memories"])
 
 
-def test_the_demo_goes_on_and_says_what_was_refused_and_what_nothing_came_of(
+def test_demo_continues_and_prints_refused_drafts_and_uncovered_messages(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
     some = facts(fact(BEES), fact("I sell honey.", 2), nothing_else=False)

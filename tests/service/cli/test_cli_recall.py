@@ -151,9 +151,7 @@ def test_memories_are_listed_by_kind_and_closed_ones_only_where_asked(
     assert [item["id"] for item in only] == [str(world["consolidation"])]
 
 
-def test_history_tells_what_happened_when_by_whom_and_why_and_that_words_were_erased(
-    mnemic: Command, world: dict[str, UUID]
-) -> None:
+def test_history_prints_events_with_time_actor_reason_and_erased_words(mnemic: Command, world: dict[str, UUID]) -> None:
     events = json.loads(mnemic("history", world["old"], *WHO, "--json").stdout)
     assert [(event["event"], event["actor"], event["reason"]) for event in events] == [
         ("ADD", "ana", "formation"),

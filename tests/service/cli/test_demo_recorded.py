@@ -39,7 +39,7 @@ def talk(tmp_path: Path, mnemic: Command, online: dict[str, str], model: Loopbac
     return file
 
 
-def test_the_answers_are_given_again_without_a_model_and_the_first_line_says_so(
+def test_recorded_answers_replay_without_a_model_as_the_first_line_states(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
     asked = len(model.chat_requests)

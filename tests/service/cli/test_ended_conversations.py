@@ -88,9 +88,7 @@ def kill_before_it_forms(env: dict[str, str], superuser: psycopg.Connection) -> 
             chat.process.wait()
 
 
-def test_three_sentences_and_quit_are_remembered_at_once_and_eleven_minutes_later(
-    env: dict[str, str], data: Path
-) -> None:
+def test_quit_remembers_three_sentences_at_once_and_eleven_minutes_later(env: dict[str, str], data: Path) -> None:
     with Terminal("chat", *WHO, env=env) as chat:
         for sentence in SENTENCES:
             chat.until(PROMPT)
@@ -120,7 +118,7 @@ def test_what_was_said_before_a_kill_is_formed_by_the_next_process(
             following.process.wait(60)
 
 
-async def test_under_make_serve_what_is_said_to_the_server_or_in_a_killed_chat_is_remembered(
+async def test_make_serve_remembers_words_sent_to_the_server_or_a_killed_chat(
     env: dict[str, str], data: Path, tmp_path: Path
 ) -> None:
     with running_dev_server(tmp_path, env) as running, superuser_of(data) as superuser:

@@ -193,7 +193,7 @@ def listed(mnemic: Command, *words: Any) -> Any:
     return json.loads(mnemic("refinements", *words, "--json").stdout)
 
 
-def test_it_is_one_line_of_figures_that_is_listed_and_says_how_it_is_undone(
+def test_upkeep_prints_one_line_of_figures_that_is_listed_with_its_undo(
     mnemic: Command, scripted: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert mnemic("refinements", *BLIND).stderr == "no refinements\n"
@@ -259,7 +259,7 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
     assert mnemic(*shlex.split(recommended)[1:]).stdout.startswith("24 tokens in 3 memories → ")
 
 
-def test_one_that_runs_keeps_others_out_and_one_broken_off_is_resumed_or_closed(
+def test_running_upkeep_excludes_others_and_a_broken_one_resumes_or_closes(
     clean_db: Clone, mnemic: Command, three: None, superuser: psycopg.Connection
 ) -> None:
     prepare(clean_db, lambda db: begun(db, ANA, seconds=600))

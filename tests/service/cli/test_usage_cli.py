@@ -89,7 +89,7 @@ def use_every_step(mnemic: Command, model: LoopbackModel, counted: Counter[tuple
     assert f"models: {tokens_in(counted) - before:,} tokens in" in printed
 
 
-def test_what_is_printed_is_what_the_server_counted_of_every_step_streams_included(
+def test_printed_usage_equals_the_server_count_of_every_step_and_stream(
     mnemic: Command,
     online: dict[str, str],
     model: LoopbackModel,

@@ -126,7 +126,7 @@ async def test_every_graph_shows_its_forms_and_its_drawing(client: LangGraphClie
         assert node in {drawn["id"].split(":")[-1] for drawn in drawing["nodes"]}
 
 
-async def test_every_graph_runs_on_an_observed_conversation_without_blocking_the_server(
+async def test_every_graph_runs_observed_without_blocking_the_server(
     opened: DevServer, client: LangGraphClient
 ) -> None:
     async with Mnemic.open(settings=Settings(**opened.settings.model_dump(exclude_unset=True))) as memory:
@@ -287,7 +287,7 @@ def test_it_does_not_start_where_others_would_reach_it(database: Clone, tmp_path
         pass
 
 
-def test_a_request_that_arrives_from_elsewhere_is_refused_wherever_it_listens(database: Clone, tmp_path: Path) -> None:
+def test_request_from_another_origin_is_refused_on_every_address(database: Clone, tmp_path: Path) -> None:
     (tmp_path / "arriving.py").write_text(ARRIVING, encoding="utf-8")
     http: Any = {"app": "./arriving.py:app", "enable_custom_route_auth": True}
     with running_dev_server(tmp_path, _values(database), http=http) as running:

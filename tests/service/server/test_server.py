@@ -58,7 +58,7 @@ async def test_a_thread_goes_on_under_its_owner_and_can_be_read(ana: LangGraphCl
     assert thread not in str(served.rows())
 
 
-async def test_a_field_that_an_identity_does_not_have_is_refused_with_the_nearest_one(ana: LangGraphClient) -> None:
+async def test_unknown_field_of_an_identity_is_refused_with_the_nearest_name(ana: LangGraphClient) -> None:
     run = ana.runs.create(None, "supervisor", input=said(MORNING), context={**GUIDE, "user": "vi"})
     with pytest.raises(UnprocessableEntityError, match="user_id"):
         await run
@@ -76,7 +76,7 @@ async def test_an_answer_is_streamed_by_tokens_and_progress(ana: LangGraphClient
     assert steps == ["recall", "answer", "observe"]
 
 
-async def test_memory_is_in_the_prompt_and_in_no_checkpoint_and_is_forgotten_with_consent_only(
+async def test_memory_is_in_no_checkpoint_and_is_forgotten_with_consent_only(
     ana: LangGraphClient, served: Served
 ) -> None:
     important = await remember_bees(served)
@@ -196,7 +196,7 @@ def without_rules(server: Server, template: str, tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.thorough
-async def test_control_a_server_without_our_rules_would_be_seen_and_has_no_state_to_show(
+async def test_control_a_server_without_our_rules_is_seen_and_has_no_state(
     without_rules: Served,
 ) -> None:
     """Behind the rules the database still keeps everybody's threads apart."""
@@ -221,7 +221,7 @@ async def test_a_request_cannot_say_who_was_authenticated(served: Served, ana: L
     assert served.owners(*threads) == {("guide", "ana")}
 
 
-async def test_what_was_said_is_formed_and_recalled_on_another_thread_of_its_user_alone(
+async def test_conversation_is_recalled_on_other_threads_of_its_user_alone(
     ana: LangGraphClient, bea: LangGraphClient
 ) -> None:
     thread = await talk(ana, "My name is Zoraida.")

@@ -49,7 +49,7 @@ async def test_no_route_answers_a_stranger(served: Served, stranger: httpx.Async
 
 
 @pytest.mark.thorough
-async def test_control_without_the_middleware_the_servers_own_routes_would_answer(unguarded: Served) -> None:
+async def test_control_without_the_middleware_the_server_routes_answer(unguarded: Served) -> None:
     """Which is why there is a middleware."""
     async with httpx.AsyncClient(base_url=unguarded.server.url) as client:
         assert (await client.get(f"/internal/debug/thread/{ANY_ID}")).status_code == 404  # looked for, and not there
@@ -159,7 +159,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_server_that_would_answer_strangers_does_not_start_and_says_what_to_do(kind: str, tmp_path: Path) -> None:
+def test_server_that_answers_strangers_does_not_start_and_explains_the_fix(kind: str, tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text("from starlette.applications import Starlette\napp = Starlette()\n")
     values = {"MNEMIC_DATABASE_URL": "host=127.0.0.1 port=1 user=mnemic_app"}
     values |= {} if kind == "no app and no key" else {"MNEMIC_SERVER_KEY": KEY}

@@ -80,7 +80,7 @@ async def test_a_foreign_thread_is_answered_as_one_that_is_not_there(ana: Any, s
 
 
 @pytest.mark.thorough
-async def test_control_a_server_whose_rules_know_no_agents_would_be_seen_and_has_no_state_to_show(
+async def test_control_a_server_whose_rules_lack_agents_is_seen_and_has_no_state(
     without_agents: Served,
 ) -> None:
     """Behind the rules the checkpointer still goes by the token."""
@@ -114,7 +114,7 @@ async def test_a_thread_is_seen_by_every_token_of_its_user_that_names_its_agent(
 
 
 @pytest.mark.thorough
-async def test_a_thread_that_a_bound_token_makes_is_its_agents_and_does_not_hide_it(ana: Any) -> None:
+async def test_thread_made_by_a_bound_token_belongs_to_its_agent_and_is_visible(ana: Any) -> None:
     thread = await new_thread(ana.guide, **PILOT)
     assert await metadata(ana.guide, thread) == {"owner": "ana", "agent_id": "guide"}
     assert await refusal(ana.pilot.threads.get(thread)) == 404
@@ -190,7 +190,7 @@ async def test_assistants_are_read_by_all_and_changed_by_tokens_of_who_made_them
         await client.assistants.update(mine, name="still mine")
 
 
-async def test_crons_are_their_owners_and_closed_to_tokens_that_name_their_agents(ana: Any) -> None:
+async def test_crons_belong_to_their_owners_and_are_closed_to_agent_tokens(ana: Any) -> None:
     schedule: Any = {"schedule": "0 4 1 1 *", "input": said("Happy new year."), "context": PILOT}
     cron: Any = await ana.free.crons.create("supervisor", **schedule)
     assert cron["cron_id"] in [found["cron_id"] for found in await ana.free.crons.search()]
