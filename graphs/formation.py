@@ -7,7 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.memory.runtime.events import Outcome, Tracked
+from mnemic.memory.runtime.events import Tracked
 from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
@@ -19,6 +19,7 @@ from mnemic.nodes.formation import (
     extract_reflections,
     find_similar,
     gate,
+    note_gate,
     save,
 )
 from mnemic.state.graphs import FormationInput, FormationOutput, FormationState
@@ -40,7 +41,7 @@ def build_formation(
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    builder.add_node("gate", with_resources(provide, tracked(gate, Tracked("formation", "gate", _read_gate))))
+    builder.add_node("gate", with_resources(provide, tracked(gate, Tracked("formation", "gate", note_gate))))
     for node in _LEASED:
         names = Tracked("formation", node.__name__)
         builder.add_node(node.__name__, with_lease(provide, tracked(node, names)))
@@ -56,11 +57,6 @@ def build_formation(
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return trace_without_contents(formation, provide)
-
-
-def _read_gate(update: FormationState, outcome: Outcome) -> None:
-    if not update.get("reason"):
-        outcome.status = "skipped"
 
 
 # The routes read the untracked run: on a server's thread tracked channels hold values of the last run.

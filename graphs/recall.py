@@ -3,12 +3,11 @@
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.recall.search import best_similarity
-from mnemic.memory.runtime.events import Outcome, Tracked
+from mnemic.memory.runtime.events import Tracked
 from mnemic.memory.runtime.graph import hide_untracked, tracked, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
-from mnemic.nodes.recall import decide, or_without_memory, read_context, render, search
+from mnemic.nodes.recall import decide, note_decision, note_search, or_without_memory, read_context, render, search
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 
@@ -18,8 +17,8 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     # a search names its user and its best similarity; the rest of every turn is summed up, not to write rows for each
     reading = Tracked("recall", "read", counts_person=False)
-    deciding = Tracked("recall", "classify", _read_decision, counts_person=False)
-    searching = Tracked("recall", "search", _read_search)
+    deciding = Tracked("recall", "classify", note_decision, counts_person=False)
+    searching = Tracked("recall", "search", note_search)
     builder.add_node("read_context", or_without_memory(with_resources(provide, tracked(read_context, reading))))
     builder.add_node("decide", with_resources(provide, tracked(decide, deciding)))
     builder.add_node("search", or_without_memory(with_resources(provide, tracked(search, searching))))
@@ -33,15 +32,6 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     )
     builder.add_edge("search", "render")
     return trace_without_contents(hide_untracked(builder.compile(name="recall", checkpointer=False)), provide)
-
-
-def _read_decision(update: RecallState, outcome: Outcome) -> None:
-    if update["searched"] is None:
-        outcome.status = "skipped"
-
-
-def _read_search(update: RecallState, outcome: Outcome) -> None:
-    outcome.sim = best_similarity(update["results"])
 
 
 graph = build_recall(from_environment)

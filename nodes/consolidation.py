@@ -4,8 +4,8 @@ from langgraph.runtime import Runtime
 
 from mnemic.memory.consolidation import collecting, saving, writing
 from mnemic.memory.consolidation.saving import NewText
+from mnemic.memory.runtime.graph import holder_of
 from mnemic.memory.runtime.identity import identity_of
-from mnemic.memory.runtime.leases import holder_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.graphs import ConsolidationState
 from mnemic.state.identity import Identity

@@ -4,9 +4,9 @@ from langgraph.runtime import Runtime
 
 from mnemic.memory.formation import candidates, decisions, extraction, intake, saving
 from mnemic.memory.formation.saving import consolidate_due
-from mnemic.memory.runtime.graph import AnyGraph
+from mnemic.memory.runtime.events import Outcome
+from mnemic.memory.runtime.graph import AnyGraph, holder_of
 from mnemic.memory.runtime.identity import identity_of
-from mnemic.memory.runtime.leases import holder_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.graphs import ConsolidationInput, FormationInput, FormationRun, FormationState
@@ -77,3 +77,9 @@ def _update(run: FormationRun) -> FormationState:
         "uncovered_messages": run.uncovered_messages,
         "spent": list(run.spent),
     }
+
+
+def note_gate(update: FormationState, outcome: Outcome) -> None:
+    """Note a gate that starts no formation as skipped."""
+    if not update.get("reason"):
+        outcome.status = "skipped"

@@ -5,6 +5,8 @@ import logging
 from langgraph.runtime import Runtime
 
 from mnemic.memory.recall import context
+from mnemic.memory.recall.search import best_similarity
+from mnemic.memory.runtime.events import Outcome
 from mnemic.memory.runtime.graph import Node
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
@@ -48,3 +50,14 @@ def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:
             return context.without_memory(error)
 
     return run
+
+
+def note_decision(update: RecallState, outcome: Outcome) -> None:
+    """Note a turn without a search as skipped."""
+    if update["searched"] is None:
+        outcome.status = "skipped"
+
+
+def note_search(update: RecallState, outcome: Outcome) -> None:
+    """Note the best similarity of a search."""
+    outcome.sim = best_similarity(update["results"])

@@ -10,8 +10,8 @@ from mnemic.memory.refinement import turns
 from mnemic.memory.refinement.ending import close
 from mnemic.memory.refinement.opening import open_refinement as open_session
 from mnemic.memory.refinement.session import RefinementSession, restore_session
+from mnemic.memory.runtime.graph import holder_of
 from mnemic.memory.runtime.identity import identity_of
-from mnemic.memory.runtime.leases import holder_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import Identity
 from mnemic.state.refinement import RefinementOutput, RefinementState

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Literal, get_args
 from uuid import UUID
 
@@ -34,7 +35,7 @@ class Event:
     occurrences: int = field(default=1, compare=False)
     #: Milliseconds of all occurrences together; None if they were not measured.
     duration_ms: float | None = field(default=None, compare=False)
-    ts: datetime = field(default_factory=lambda: datetime.now(UTC), compare=False)
+    ts: datetime = field(default_factory=partial(datetime.now, UTC), compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

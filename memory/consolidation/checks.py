@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.retention import Retention, retention, wanted_share
 from mnemic.memory.text.shape import MAX_TEXT_BYTES
-from mnemic.memory.text.sharing import content_tokens
 from mnemic.memory.text.words import sentences
 from mnemic.memory.text.writing import is_degenerate
 from mnemic.prompts.consolidation.write_consolidation import (

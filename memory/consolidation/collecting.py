@@ -6,8 +6,8 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from mnemic.memory.runtime.graph import release_lease_on_error
 from mnemic.memory.runtime.identity import require_own_scope
-from mnemic.memory.runtime.leases import release_lease_on_error
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.consolidation import ConsolidationSnapshot

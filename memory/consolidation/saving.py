@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.memory.consolidation.collecting import stale_of_run
-from mnemic.memory.runtime.leases import release_lease
+from mnemic.memory.runtime.graph import release_lease
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import MAX_TEXT_BYTES

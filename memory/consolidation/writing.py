@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from mnemic.memory.consolidation.checks import judge_draft
-from mnemic.memory.runtime.leases import release_lease
+from mnemic.memory.runtime.graph import release_lease
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.memory.text.shape import clean_text

@@ -16,8 +16,8 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import speakers
 from mnemic.memory.text.bands import Bands, band_of_pair, nearest_relations
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.shape import count_tokens, fit
-from mnemic.memory.text.sharing import content_tokens
 from mnemic.memory.text.words import sentences
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.formation.decide import DecideInput, ShownFact

@@ -18,9 +18,10 @@ from mnemic.memory.formation.invalidations import without_unrelated
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import speakers, typed_messages
 from mnemic.memory.runtime.usage import track_usage
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import search_text
-from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
+from mnemic.memory.text.sharing import has_contact_data, imitates_prompt
 from mnemic.memory.text.writing import check_text
 from mnemic.models.answers import spent_on
 from mnemic.models.structured import run_step

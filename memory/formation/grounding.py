@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
-from mnemic.memory.text.details import details, find_dates, find_numbers
+from mnemic.memory.text.details import content_tokens, details, find_dates, find_numbers
 from mnemic.memory.text.questions import is_question, spoken_sentences
-from mnemic.memory.text.sharing import content_tokens
 from mnemic.memory.text.words import pattern
 from mnemic.state.records import Message, attachment_id
 

@@ -7,8 +7,8 @@ from math import ceil
 from typing import Final
 from uuid import UUID
 
+from mnemic.memory.runtime.graph import formation_lease, release_lease_on_error
 from mnemic.memory.runtime.identity import session_of
-from mnemic.memory.runtime.leases import formation_lease, release_lease_on_error
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import speakers
 from mnemic.memory.text.shape import count_tokens

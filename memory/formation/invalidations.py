@@ -10,7 +10,7 @@ from typing import Final
 
 from mnemic.memory.formation.candidates import Candidates, NumberedFact, numbered_facts
 from mnemic.memory.text.bands import Bands
-from mnemic.memory.text.sharing import content_tokens
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.words import folded_words
 from mnemic.prompts.formation.decide import Decision
 from mnemic.state.formation import SimilarFact

@@ -12,9 +12,8 @@ from uuid import uuid4
 
 from mnemic.memory.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.memory.runtime.budget import require_tokens
-from mnemic.memory.runtime.graph import AnyGraph, run_graph, run_leased
+from mnemic.memory.runtime.graph import AnyGraph, formation_lease, run_graph, run_leased
 from mnemic.memory.runtime.identity import session_of
-from mnemic.memory.runtime.leases import formation_lease
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.repair import refusal_summary
 from mnemic.state.errors import (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
-from mnemic.memory.runtime.requests import Phrase
+from mnemic.memory.runtime.requests import Phrase, Run
 from mnemic.memory.text.details import may_be_name
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
 from mnemic.memory.text.words import Word, bare, folded_words, is_common_word, pattern, word_set, words
@@ -70,7 +70,37 @@ class _Sentence(NamedTuple):
 
 
 def _requests_search(words_of_sentence: Sequence[str], requests: Sequence[Phrase]) -> bool:
-    return any(phrase.is_in(words_of_sentence) for phrase in requests)
+    return any(_has_phrase(words_of_sentence, phrase) for phrase in requests)
+
+
+def _has_phrase(words: Sequence[str], phrase: Phrase) -> bool:
+    """Return whether a sentence of folded words has the phrase; only the first place of each run is tried."""
+    for run in phrase.runs:
+        if run[0].isdisjoint(words):  # most phrases, a microsecond each
+            return False
+    place = 0
+    for number, run in enumerate(phrase.runs):
+        starts = range(place, len(words) - len(run) + 1)
+        if number == 0 and not phrase.anywhere:
+            starts = starts[:1]
+        start = _find_run(words, run, starts)
+        if start is None:
+            return False
+        place = start + len(run)
+    return True
+
+
+def _find_run(words: Sequence[str], run: Run, starts: range) -> int | None:
+    """Return the first of the places at which the run begins; None if it begins at none of them."""
+    for start in starts:
+        if words[start] in run[0] and _continues(words, start, run):
+            return start
+    return None
+
+
+def _continues(words: Sequence[str], start: int, run: Run) -> bool:
+    following = words[start + 1 : start + len(run)]
+    return all(word in options for word, options in zip(following, run[1:], strict=True))
 
 
 def _is_about_the_past(sentence: _Sentence) -> bool:

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from mnemic.memory.refinement.batching import batches
 from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.memory.refinement.session import RefinementSession
+from mnemic.memory.runtime.graph import release_lease_on_error
 from mnemic.memory.runtime.identity import require_own_scope
-from mnemic.memory.runtime.leases import release_lease_on_error
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError

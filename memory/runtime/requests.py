@@ -1,6 +1,5 @@
-"""Phrases that request a recall, in any language with separated words: read from a file, matched word by word."""
+"""Phrases that request a recall, in any language with separated words, read from a file."""
 
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -20,34 +19,6 @@ class Phrase(NamedTuple):
     runs: tuple[Run, ...]
     #: Whether any words may precede it; else a sentence must begin with it.
     anywhere: bool
-
-    def is_in(self, words: Sequence[str]) -> bool:
-        """Return whether a sentence of folded words has the phrase; only the first place of each run is tried."""
-        if any(run[0].isdisjoint(words) for run in self.runs):  # most phrases, a microsecond each
-            return False
-        place = 0
-        for number, run in enumerate(self.runs):
-            starts = range(place, len(words) - len(run) + 1)
-            if number == 0 and not self.anywhere:
-                starts = starts[:1]
-            start = _find_run(words, run, starts)
-            if start is None:
-                return False
-            place = start + len(run)
-        return True
-
-
-def _find_run(words: Sequence[str], run: Run, starts: range) -> int | None:
-    """Return the first of the places at which the run begins; None if it begins at none of them."""
-    for start in starts:
-        if words[start] in run[0] and _continues(words, start, run):
-            return start
-    return None
-
-
-def _continues(words: Sequence[str], start: int, run: Run) -> bool:
-    following = words[start + 1 : start + len(run)]
-    return all(word in options for word, options in zip(following, run[1:], strict=True))
 
 
 def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from mnemic.memory.text.words import QUOTED, Word, bare, is_common_word, pattern, word_set, words
+from mnemic.memory.text.word_lists import FUNCTION_WORDS
+from mnemic.memory.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, stem, word_set, words
 from mnemic.state.times import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -273,3 +274,29 @@ def may_be_name(word: str) -> bool:
         return False
     is_shouted = len(word) > 1 and word.isupper()
     return not (is_shouted and is_common_word(word))
+
+
+_EMPTY_WORDS = FUNCTION_WORDS | DATE_WORDS
+#: Signs of writing systems without spaces between words, or with endings of one sign.
+_PAIRED = pattern(r"[\u0900-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]")
+
+
+def content_tokens(text: str, min_letters: int = 3) -> frozenset[str]:
+    """Return the stems of a text's words from so many letters, its numbers, and `not` if it denies something.
+
+    Function words and dates do not count. In writing without spaces, as in Chinese, each pair of signs is a token.
+    """
+    tokens = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
+    for word in folded_words(text):
+        if _PAIRED().search(word):
+            tokens.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        elif word not in _EMPTY_WORDS and len(stem(word)) >= _min_letters(word, min_letters):
+            tokens.add(stem(word))
+    if details(text).negated:
+        tokens.add("not")
+    return frozenset(tokens)
+
+
+def _min_letters(word: str, min_letters: int) -> int:
+    """Return the number of letters from which a word counts; an acronym may be shorter than other words."""
+    return min(4, min_letters) if word == word.upper() else min_letters

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
-from mnemic.memory.text.details import find_dates
+from mnemic.memory.text.details import content_tokens, find_dates
 from mnemic.memory.text.questions import has_only_questions
-from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt
+from mnemic.memory.text.sharing import has_contact_data, imitates_prompt
 from mnemic.memory.text.words import sentences
 from mnemic.state.records import Message
 

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from mnemic.memory.text.details import DATE_WORDS, details, find_dates, find_numbers
-from mnemic.memory.text.word_lists import FUNCTION_WORDS
-from mnemic.memory.text.words import folded_words, pattern, stem
+from mnemic.memory.text.details import find_dates
+from mnemic.memory.text.words import pattern
 from mnemic.state.identity import Scope
 from mnemic.state.records import Message
 
@@ -33,9 +32,6 @@ _EMAIL = re.compile(r"[\w+%-]@[\w-]{1,63}\.\w{2}")
 #: Telephone, card and account numbers have 7 to 19 digits; separators are few, so that lists of figures are none.
 _DIGIT_RUN = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ()./-]{0,2}\d){6,18}(?![\w,]|\.\d)")
 _ACCOUNT = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}")
-_EMPTY_WORDS = FUNCTION_WORDS | DATE_WORDS
-#: Signs of writing systems without spaces between words, or with endings of one sign.
-_PAIRED = pattern(r"[\u0900-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]")
 
 #: Up to so many characters a message counts as typed, unless it is marked as forwarded.
 MIN_PASTED_CHARS = 600
@@ -85,27 +81,6 @@ def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]
 def is_typed(message: Message, members: Set[str | None]) -> bool:
     """Return whether one of these members typed text in the message; pasted text and attachments do not count."""
     return bool(message.typed_text) and message.user_id in members and not is_pasted(message.typed_text)
-
-
-def content_tokens(text: str, min_letters: int = 3) -> frozenset[str]:
-    """Return the stems of a text's words from so many letters, its numbers, and `not` if it denies something.
-
-    Function words and dates do not count. In writing without spaces, as in Chinese, each pair of signs is a token.
-    """
-    tokens = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
-    for word in folded_words(text):
-        if _PAIRED().search(word):
-            tokens.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        elif word not in _EMPTY_WORDS and len(stem(word)) >= _min_letters(word, min_letters):
-            tokens.add(stem(word))
-    if details(text).negated:
-        tokens.add("not")
-    return frozenset(tokens)
-
-
-def _min_letters(word: str, min_letters: int) -> int:
-    """Return the number of letters from which a word counts; an acronym may be shorter than other words."""
-    return min(4, min_letters) if word == word.upper() else min_letters
 
 
 def is_pasted(text: str) -> bool:

@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.questions import is_bare_question
 from mnemic.memory.text.shape import strip_recalled
-from mnemic.memory.text.sharing import content_tokens
 
 _QUESTION = re.compile(r"\?\s*$|^\s*(?:who|what|where|when|why|how|which|tell me|remind me)\b", re.IGNORECASE)
 _ABOUT_ME = re.compile(r"\b(?:know|remember) about me\b|\bwho (?:am I|I am)\b", re.IGNORECASE)

@@ -6,8 +6,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
-from mnemic.memory.text.details import DATE_WORDS
-from mnemic.memory.text.sharing import content_tokens
+from mnemic.memory.text.details import DATE_WORDS, content_tokens
 from mnemic.memory.text.word_lists import FUNCTION_WORDS
 from mnemic.memory.text.words import QUOTED, sentences, word_set
 from mnemic.memory.text.writing import check_text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.recall.always_in_context import fit_facts
+from mnemic.memory.recall.context import fit_facts
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import count_tokens
 from mnemic.prompts.recall.memory_context import PREAMBLE, memory_line, render_turn

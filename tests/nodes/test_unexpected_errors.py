@@ -12,7 +12,7 @@ import pytest
 from mnemic.memory.formation import extraction, intake, saving
 from mnemic.memory.runtime import graph as run_graphs
 from mnemic.memory.runtime.background import background
-from mnemic.memory.runtime.leases import formation_lease
+from mnemic.memory.runtime.graph import formation_lease
 from mnemic.service.memory import Mnemic
 from mnemic.storage import leases
 from tests.support.loopback import LoopbackModel

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mnemic.memory.text.details import details, find_dates, find_numbers
+from mnemic.memory.text.details import content_tokens, details, find_dates, find_numbers
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.retention import retention
-from mnemic.memory.text.sharing import content_tokens, imitates_prompt
+from mnemic.memory.text.sharing import imitates_prompt
 from mnemic.memory.text.words import folded_words
 from mnemic.memory.text.writing import check_text
 

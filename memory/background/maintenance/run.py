@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from mnemic.memory.background.maintenance.step import Maintenance, MaintenanceStep, StepOutcome
 from mnemic.memory.background.maintenance.steps import STEPS
 from mnemic.memory.runtime.agent_settings import agent_settings
-from mnemic.memory.runtime.leases import release_lease_on_error
+from mnemic.memory.runtime.graph import release_lease_on_error
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import MaintenanceRunningError, MnemicError
 from mnemic.state.graphs import Lease

@@ -10,9 +10,10 @@ from mnemic.memory.recall.heuristics import candidate_names, search_reason, unkn
 from mnemic.memory.refinement.losses import lost_memories
 from mnemic.memory.runtime.requests import load_requests
 from mnemic.memory.text.bands import same_fact
+from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.retention import retention
 from mnemic.memory.text.shape import clean_text, clip_text, pieces, strip_recalled
-from mnemic.memory.text.sharing import content_tokens, has_contact_data, imitates_prompt, is_pasted
+from mnemic.memory.text.sharing import has_contact_data, imitates_prompt, is_pasted
 from mnemic.memory.text.words import QUOTED, is_common_word, sentences, words
 from mnemic.memory.text.writing import Problem, Verdict, check_text, is_degenerate
 from mnemic.state.identity import display_name
