@@ -17,7 +17,7 @@ from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Scope key such as user:ana or agent:guide.")]
-At = Annotated[str, typer.Option("--at", metavar="MOMENT", help="Revision of the history, or time with its zone.")]
+At = Annotated[str, typer.Option("--at", metavar="TIME", help="Revision of the history, or time with its zone.")]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Skip memories with erased contents.")]
 Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")]
