@@ -140,7 +140,7 @@ async def test_two_calls_at_once_lose_neither(memory: Mnemic, superuser: psycopg
     [
         ({}, {"refinement_budget_tokens": 200}, MORE),
         ({}, {"refinement_target_tokens": 9000}, "9,000 is more than refinement_budget_tokens, which is 8,000"),
-        ({}, {"extraction": "single", "always_in_context": False}, "single forms reflections alone"),
+        ({}, {"extraction": "single", "always_in_context": False}, "extracts only reflections"),
         ({}, {"pool_size": None}, "an agent cannot override pool_size"),
         (LITTLE, {"refinement_target_tokens": None}, MORE),
         (LITTLE, {"refinement_target_tokens": 201}, "201 is more than refinement_budget_tokens, which is 200"),

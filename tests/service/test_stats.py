@@ -135,7 +135,10 @@ def test_the_command_draws_each_day_and_refuses_two_subjects(
     mnemic: Command, clean_db: Clone, superuser: psycopg.Connection
 ) -> None:
     prepare(clean_db, lambda database: spend(database, ANA, 1234))
-    earlier = "insert into mnemic.token_usage select agent_id, day - 2, step, model, 1, 617, 0 from mnemic.token_usage"
+    earlier = (
+        "insert into mnemic.token_usage (agent_id, day, step, model, calls, input_tokens, output_tokens)"
+        " select agent_id, day - 2, step, model, 1, 617, 0 from mnemic.token_usage"
+    )
     superuser.execute(earlier)
 
     shown = mnemic("stats", "--agent", "harbor", "--days", "3").stdout
