@@ -1,4 +1,4 @@
-"""The refinement graph: `open -> agent <-> tools -> close`, for the core memory of one scope key."""
+"""The refinement graph: `open -> agent <-> tools -> close`, for the context memory of one scope key."""
 
 from functools import partial
 

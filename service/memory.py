@@ -273,7 +273,7 @@ class Mnemic:
 
         Args:
             identity: the owner of the session.
-            force: form messages before a trigger is reached, and without the pause after a failure.
+            force: form messages before a due condition holds, and without the pause after a failure.
             retry: form only quarantined messages.
 
         Raises:

@@ -87,7 +87,7 @@ class ConsolidationOutput(TypedDict, total=False):
 class FormationInput(TypedDict, total=False):
     """Input of a formation."""
 
-    #: Form pending messages now, without the triggers and the pause after a failure.
+    #: Form pending messages now, without a due condition and the pause after a failure.
     force: Annotated[bool, UntrackedValue]
     #: Form the quarantined messages now, and no others.
     retry: Annotated[bool, UntrackedValue]

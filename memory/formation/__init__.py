@@ -1,1 +1,1 @@
-"""Forming memories from messages: triggers, drafts, decisions."""
+"""Forming memories from messages: due conditions, drafts, decisions."""

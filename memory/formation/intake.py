@@ -207,7 +207,7 @@ def weighted_tokens(role: Role, text: str) -> float:
 def formation_reason(
     box: Inbox, settings: Settings, *, messages: int, tokens: float, is_forced: bool
 ) -> FormationReason | None:
-    """Return the trigger of a formation, or None while the messages wait.
+    """Return the reason for a formation, or None while the messages wait.
 
     A cold session of enough messages is formed to its end, however few of them are pending, since no later message is
     expected.
@@ -235,7 +235,7 @@ def formation_reason(
 
 
 def turn_reason(messages: Sequence[Message], *, has_more: bool, is_forced: bool) -> FormationReason | None:
-    """Return the trigger of the oldest turn, or None while the turn waits for a user's words.
+    """Return the reason to form the oldest turn, or None while the turn waits for a user's words.
 
     Args:
         messages: the turn, as far as it was read.
