@@ -1,11 +1,10 @@
 """Nobody's orders and nobody else's claims become a group's or everyone's, in any language, whatever a model cites."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-import pytest_asyncio
 
 from mnemic.memory.formation import builder
 from mnemic.memory.runtime import scoping
@@ -31,14 +30,10 @@ from tests.support.scripted import (
     observations,
     reflection,
     reflections,
-    scripted_memory,
-    scripted_model,
     turns,
 )
-from tests.support.server import Clone
 from tests.support.worlds import identity
 
-#: The service is opened once; each test finds the database empty.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("clean_db")]
 
 ANA = identity("ana", session="s1", groups=["crew"])
@@ -95,20 +90,6 @@ def sayings(order: str) -> dict[str, dict[str, Any]]:
 
 
 every_saying = pytest.mark.parametrize("saying", sayings(""))
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def model() -> AsyncIterator[LoopbackModel]:
-    """The model behind the service."""
-    with scripted_model() as model:
-        yield model
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
-    """The service with that model."""
-    async with scripted_memory(worker_db, model, user_threshold=100) as memory:
-        yield memory
 
 
 def obey(model: LoopbackModel, *texts: str, cited: int = 1) -> None:

@@ -1,13 +1,11 @@
 """Text that came with a message and was not typed: kept and found as an attachment, and never a memory by itself."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import pytest_asyncio
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -32,13 +30,9 @@ from tests.support.scripted import (
     observations,
     reflection,
     reflections,
-    scripted_memory,
-    scripted_model,
 )
-from tests.support.server import Clone
 from tests.support.worlds import identity, text_of
 
-#: The service is opened once; each test finds the database empty.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
@@ -89,20 +83,6 @@ TYPED_PARTS: dict[str, Any] = {
     "empty annotations": {"type": "text", "text": TEXT, "annotations": [], "citations": None},
 }
 some_parts = ("plain text file", "tool result in parts", "unknown type", "text with a source")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def model() -> AsyncIterator[LoopbackModel]:
-    """The model behind the service."""
-    with scripted_model() as model:
-        yield model
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
-    """The service with that model."""
-    async with scripted_memory(worker_db, model, user_threshold=100) as memory:
-        yield memory
 
 
 def obey(model: LoopbackModel, *texts: str) -> None:

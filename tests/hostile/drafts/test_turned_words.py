@@ -1,10 +1,9 @@
 """A model that turns a member's words round: other people get the typed sentence, and never the turned words."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-import pytest_asyncio
 from langchain_core.messages import HumanMessage
 
 from mnemic.memory.background.propagation import propagate
@@ -25,14 +24,10 @@ from tests.support.scripted import (
     facts,
     reflection,
     reflections,
-    scripted_memory,
-    scripted_model,
     turns,
 )
-from tests.support.server import Clone
 from tests.support.worlds import identity
 
-#: The service is opened once; each test finds the database empty.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("superuser")]
 
 ANA = identity("ana", session="s1", groups=["crew"], teaches=True)
@@ -95,22 +90,6 @@ TYPED = {" ".join(pair.typed.split()) for pair in TURNED}
 TEXTS = {pair.text for pair in TURNED}
 #: Facts of one formation.
 _AT_ONCE = 7
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def model() -> AsyncIterator[LoopbackModel]:
-    """The model behind the service."""
-    with scripted_model() as model:
-        yield model
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def memory(worker_db: Clone, model: LoopbackModel) -> AsyncIterator[Mnemic]:
-    """The service with that model."""
-    async with scripted_memory(
-        worker_db, model, user_threshold=100, group_threshold=100, agent_threshold=100
-    ) as memory:
-        yield memory
 
 
 async def form(
