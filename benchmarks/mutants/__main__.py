@@ -1,21 +1,21 @@
-"""Tells which of a fixed list of mutants the tests kill: `mutants.jsonl`, 90 of the Python and 30 of the SQL.
+"""Measure which of a fixed list of mutants the tests kill: `mutants.jsonl`, 83 of the Python and 29 of the SQL.
 
 python -m benchmarks.mutants known --tree ../copy [--as after]
 python -m benchmarks.mutants whole --tree ../copy [--as after] [-n 2]
 python -m benchmarks.mutants table [--as after]
 
-`--tree` is a checkout with a `.venv` of its own (`make test` makes it) that nobody else uses: mutants are written into
-it and taken out again. `known` tries each mutant by itself with the tests of the name that killed it before. `whole`
-puts all others in together and runs the whole suite; it finds the mutant behind each failing test by halving, takes it
-out, and goes on until nothing fails: the rest survives. A test that also fails without the mutant kills nothing; what
-cannot be imported, or takes over five minutes in one test, is killed. Results are kept in the list as they come.
+`--tree` is a checkout with a `.venv` of its own (`make test` makes it) that nothing else uses: mutants are written into
+it and removed again. `known` tries each mutant alone with the test that killed it before. `whole` applies all others
+together and runs the whole suite. It finds the mutant behind each failing test by halving, removes it, and continues
+until nothing fails; the remaining mutants survive. A test that also fails without the mutant kills nothing. A mutant
+that cannot be imported, or that takes over five minutes in one test, is killed. Each result is saved at once.
 
-The lines of a mutant are found by function and text, wherever they moved; those that were rewritten are listed as not
-found. To place one by hand, give it the new path, function and lines, and keep the fault the same.
+The lines of a mutant are found by function and text, also after they moved; rewritten lines are reported as not found.
+Edit the entry by hand then: path, function, lines, with the same fault. An entry without such lines is removed.
 
-The list was drawn once, with the seed 2026, and stays: the Python with cosmic-ray 8.7 over the nine folders, the SQL by
-operators (comparison, junction, boolean, null, negation, direction, limit, condition) in turn. `models/offline` is left
-out, for its rules were about to be replaced. `before` is what killed a mutant in the state that it was drawn from.
+The list was drawn once, with the seed 2026: the Python with cosmic-ray 8.7, the SQL by operators (comparison, junction,
+boolean, null, negation, direction, limit, condition) in turn. `models/offline` is left out. `before` is the result on
+an earlier state of the code; `after` is empty until the mutant is run again.
 """
 
 import argparse

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LIST = Path(__file__).with_name("mutants.jsonl")
-ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")
 
 _STATEMENT = re.compile(r"-- (\w+) --$")
 _CREATE = re.compile(r"create (?:or replace )?(function|table|view|trigger|policy|index|unique index) (\w+)")
@@ -65,7 +64,8 @@ def save_mutants(mutants: Sequence[Mutant], path: Path = LIST) -> None:
 
 def product_files(tree: Path, suffix: str) -> Iterator[str]:
     """Files of the product, relative to the checkout."""
-    for room in ROOMS:
+    rooms = sorted(path.name for path in (tree / "mnemic").iterdir() if path.is_symlink())
+    for room in rooms:
         yield from sorted(str(path.relative_to(tree)) for path in (tree / room).rglob(f"*{suffix}"))
 
 
@@ -164,7 +164,3 @@ def _choose(found: list[int], mutant: Mutant) -> int:
     if len(found) == mutant.count:
         return found[mutant.nth]
     raise NotFoundError(f"ambiguous: {len(found)} equal places")
-
-
-def _unindented(line: str, indent: int) -> str:
-    return line[indent:] if not line[:indent].strip() else line.lstrip()

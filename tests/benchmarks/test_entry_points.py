@@ -31,7 +31,7 @@ HERE: dict[str, tuple[Callable[[], None], str, tuple[str, ...]]] = {
     "background": (background.main, "--sessions 20 --idle 2", ("idle worker", "share formed in order")),
     "bands": (bands.main, "--embedder hash --wrong", ("Proposed from the calibration half", "unrelated")),
     "latency": (latency.main, "--rows 1000 --repetitions 2", ("memory_query / by hand", "recall@10, 50 scopes")),
-    "mutants": (mutants.main, "table", ("operator", "killed")),
+    "mutants": (mutants.main, "table", ("operator", "not run")),
     "pairs": (pairs.main, "--embedder hash --people 2 --wrong", ("false merges: 0 of 30", "missed of the duplicates")),
     "threads": (threads.main, "--repetitions 2", ("turn, async: CPU / plain", "load, p95 in ms")),
     "trace": (trace.main, "", ("nodes/formation.py", "modules, offline")),
