@@ -14,13 +14,12 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.storage import memories
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import form
 from tests.support.mutating import mutate
 from tests.support.refinements import in_a_session
 from tests.support.rollbacks import ANA, administrator_of, forgotten, op_ids, restore, undo
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, executing, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MORNING, executing, identity, memory, message, operate, remember, storing
 
 BO = identity("bo", session="s1")
 
@@ -43,15 +42,11 @@ async def states(db: Database, *new: NewMemory) -> list[str]:
         return [found.state for item in new if (found := await memories.find(tx, item.id))]
 
 
-def adding(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
-    return lambda tx: memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
-
-
 async def test_an_undone_consolidation_gives_back_what_it_took_in(person: Principal, db: Database) -> None:
     short, quiet = (memory(text, kind="reflection") for text in ("Ana is brief.", "Ana is quiet."))
     whole = memory("Ana is brief and quiet.", kind="consolidation")
     await remember(db, ANA, short, quiet)
-    await operate(db, ANA, adding(whole), lambda tx: memories.absorb(tx, whole.id, [short.id, quiet.id]))
+    await operate(db, ANA, storing(whole), lambda tx: memories.absorb(tx, whole.id, [short.id, quiet.id]))
     assert await states(db, short, quiet, whole) == ["absorbed", "absorbed", "active"]
     await undo(person, await last_operation(db))
     assert await states(db, short, quiet, whole) == ["active", "active", "soft_deleted"]
@@ -125,7 +120,7 @@ async def test_what_an_erased_consolidation_had_taken_in_never_goes_back_into_it
     person = Principal.person(db, ANA)
     short, whole = memory("Ana is brief.", kind="reflection"), memory("Ana says little.", kind="consolidation")
     await remember(db, ANA, short)
-    await operate(db, ANA, adding(whole), lambda tx: memories.absorb(tx, whole.id, [short.id]))
+    await operate(db, ANA, storing(whole), lambda tx: memories.absorb(tx, whole.id, [short.id]))
     await retention.erase(person, [whole.id], dry_run=False, progress=None)
     assert await states(db, short, whole) == ["active", "purged"]
     if by == "restore":

@@ -63,6 +63,16 @@ class Turn(MessagesState, MemoryState):
 
 
 @contextmanager
+def traced_by(client: langsmith.Client) -> Iterator[None]:
+    """Send traces to a client until the end of the block."""
+    try:
+        langsmith.configure(client=client, enabled=True)
+        yield
+    finally:
+        langsmith.configure(client=None, enabled=None)
+
+
+@contextmanager
 def sent_to_langsmith() -> Iterator[Callable[[], Traced]]:
     """The runs that the real client sends to a server."""
     bodies: list[tuple[str, dict[str, Any]]] = []
@@ -94,10 +104,9 @@ def sent_to_langsmith() -> Iterator[Callable[[], Traced]]:
         return found
 
     try:
-        langsmith.configure(client=client, enabled=True)
-        yield runs
+        with traced_by(client):
+            yield runs
     finally:
-        langsmith.configure(client=None, enabled=None)
         server.shutdown()
         server.server_close()
         serving.join()
@@ -121,10 +130,9 @@ def made_as_spans() -> Iterator[Callable[[], Traced]]:
         return found
 
     try:
-        langsmith.configure(client=client, enabled=True)
-        yield runs
+        with traced_by(client):
+            yield runs
     finally:
-        langsmith.configure(client=None, enabled=None)
         client.cleanup()
         provider.shutdown()
 

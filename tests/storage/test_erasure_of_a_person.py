@@ -1,6 +1,5 @@
 """What erasing a person takes in every scope key, and what it leaves to others: with a control for each look-up."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -11,12 +10,11 @@ from mnemic.memory.governance import retention
 from mnemic.state.records import Message, NewMemory, Relation, Supersession
 from mnemic.storage import erasure, inbox, memories, scopes
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
 from tests.support.erasing import ANA, CANARY, Rule, World, assert_is_needed, erase, erase_person, expire, form, places
 from tests.support.erasing import world as world
 from tests.support.rollbacks import administrator_of
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, executing, identity, memory, message, operate, remember
+from tests.support.worlds import AGENT, MODEL, MORNING, executing, identity, memory, message, operate, remember, storing
 
 BO = identity("bo", session="s1")
 CREW = identity(groups=["crew"], session="s1")
@@ -171,10 +169,10 @@ async def test_derivatives_of_words_go_whether_or_not_parts_went_before(world: W
     beside = replace(memory("Berth 12 is free.", key="group:crew", sources=[his]), actor_id="bo")
     await form(world.db, CREW, [*hers, his], own, crews, thought, from_his, old, also=["user:bo"])
     taken = [thought.id, from_his.id]
-    await operate(world.db, CREW, _storing(whole), lambda tx: memories.absorb(tx, whole.id, taken))
+    await operate(world.db, CREW, storing(whole), lambda tx: memories.absorb(tx, whole.id, taken))
     closing = Supersession(old_id=old.id, old_version=1, new_id=merged.id, until=MORNING)
-    await operate(world.db, CREW, _storing(merged), lambda tx: memories.supersede(tx, [closing]))
-    await operate(world.db, CREW, _storing(beside))
+    await operate(world.db, CREW, storing(merged), lambda tx: memories.supersede(tx, [closing]))
+    await operate(world.db, CREW, storing(beside))
     if before:
         await erase(world.db, own.id, thought.id)
         expire(world.superuser, old.id)
@@ -199,7 +197,7 @@ async def test_memory_another_user_wrote_in_a_session_of_the_person_stays(world:
     )
     for user, new in (("bo", bos), ("ana", anas)):
         await operate(
-            world.db, identity(user, session="s9").model_copy(update={"members": ("ana", "bo")}), _storing(new)
+            world.db, identity(user, session="s9").model_copy(update={"members": ("ana", "bo")}), storing(new)
         )
     await erase_person(world.db)
     assert world.states(formed.id, anas.id, bos.id) == ["purged", "purged", "active"]
@@ -279,10 +277,6 @@ async def test_message_goes_with_its_memories_and_their_derivatives(world: World
     assert world.states(stays.id, paints.id) == ["active", "active"]
     await erase_person(world.db)
     assert world.superuser.execute(pairs).fetchall() == []
-
-
-def _storing(new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
-    return lambda tx: memories.insert(tx, [new], model=MODEL, vectors={}, run_id=None)
 
 
 _WITH_SOURCES = (

@@ -20,7 +20,7 @@ from tests.support.mutating import mutate
 from tests.support.refinements import begun, within
 from tests.support.rollbacks import administrator_of, undo
 from tests.support.server import Clone
-from tests.support.worlds import AGENT, MODEL, MORNING, identity, memory, message
+from tests.support.worlds import AGENT, MORNING, identity, memory, message, storing
 
 ANA = identity("ana", session="s1", groups=["crew"])
 BO = identity("bo", session="s2", groups=["crew"])
@@ -40,10 +40,6 @@ class Case:
 
 def crews(content: str, *sources: Message, kind: str = "fact", **fields: object) -> NewMemory:
     return replace(memory(content, key=CREW, sources=sources), kind=kind, **fields)  # type: ignore[arg-type]
-
-
-def storing(*new: NewMemory) -> Act:
-    return lambda tx: memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
 
 
 def superseding(new: NewMemory, *old: NewMemory, ends: bool = True) -> Act:

@@ -90,6 +90,11 @@ async def operate(db: Database, who: Identity, *acts: Callable[[ScopedTransactio
             await act(tx)
 
 
+def storing(*new: NewMemory) -> Callable[[ScopedTransaction], Awaitable[object]]:
+    """Return an act of an operation that stores memories without vectors."""
+    return lambda tx: memories.insert(tx, new, model=MODEL, vectors={}, run_id=None)
+
+
 def executing(statement: Any, **values: Any) -> Callable[[ScopedTransaction], Awaitable[object]]:
     """An act of an operation: one statement."""
     return lambda tx: tx.execute(statement, values)
