@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 
 from mnemic.state.records import PendingText
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
+from mnemic.storage.transaction import ScopedTransaction, first_column, half_vectors, load_statements
 
 _SQL = load_statements("embeddings")
 #: Entries of one statement of a switch, so that none meets its time limit; all of them are one transaction.
@@ -62,13 +62,17 @@ async def fill(
         model: name of the embedding model.
     """
     rows = await tx.tuples(_SQL["fill"], _filling(texts, vectors, model))
-    return sum(is_filled for (is_filled,) in rows)
+    return sum(first_column(rows))
 
 
 async def release(tx: ScopedTransaction, claimed: Sequence[PendingText | ClaimedEntry]) -> None:
     """Let claimed entries of the visible scope keys be embedded now."""
-    values = {"ids": [entry.item_id for entry in claimed], "pieces": [entry.piece for entry in claimed]}
-    await tx.execute(_SQL["release"], values)
+    ids: list[UUID] = []
+    pieces: list[int] = []
+    for entry in claimed:
+        ids.append(entry.item_id)
+        pieces.append(entry.piece)
+    await tx.execute(_SQL["release"], {"ids": ids, "pieces": pieces})
 
 
 async def make_due(tx: ScopedTransaction) -> None:
@@ -83,24 +87,25 @@ async def count_pending(tx: ScopedTransaction) -> int:
 
 
 async def _texts(tx: ScopedTransaction, claimed: Sequence[tuple[Any, ...]]) -> list[PendingText]:
-    values = {
-        "ids": [entry[0] for entry in claimed],
-        "pieces": [entry[1] for entry in claimed],
-        "kinds": [entry[2] for entry in claimed],
-    }
-    return await tx.rows(PendingText, _SQL["texts"], values) if claimed else []
+    if not claimed:
+        return []
+    values: dict[str, list[Any]] = {"ids": [], "pieces": [], "kinds": []}
+    for item_id, piece, kind, *_ in claimed:
+        values["ids"].append(item_id)
+        values["pieces"].append(piece)
+        values["kinds"].append(kind)
+    return await tx.rows(PendingText, _SQL["texts"], values)
 
 
 def _filling(
     texts: Sequence[PendingText], vectors: Sequence[Sequence[float] | None], model: str
 ) -> Mapping[str, object]:
-    return {
-        "ids": [text.item_id for text in texts],
-        "pieces": [text.piece for text in texts],
-        "hashes": [text.content_hash for text in texts],
-        "vectors": half_vectors(vectors),
-        "model": model,
-    }
+    values: dict[str, list[Any]] = {"ids": [], "pieces": [], "hashes": []}
+    for text in texts:
+        values["ids"].append(text.item_id)
+        values["pieces"].append(text.piece)
+        values["hashes"].append(text.content_hash)
+    return {**values, "vectors": half_vectors(vectors), "model": model}
 
 
 # -- the move of an agent to another embedder
@@ -150,7 +155,7 @@ async def stage(
 ) -> int:
     """Store vectors in addition to those that are searched, and return their number; arguments as of `fill`."""
     rows = await tx.tuples(_SQL["stage"], _filling(texts, vectors, model))
-    return sum(is_filled for (is_filled,) in rows)
+    return sum(first_column(rows))
 
 
 async def switch(tx: ScopedTransaction, model: str) -> bool:

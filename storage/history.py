@@ -16,7 +16,7 @@ from mnemic.state.errors import InvalidInputError, UnknownOperationError
 from mnemic.state.governance import AuditProblem, Head, Operation, PastMemory, Plan, PlanRow
 from mnemic.state.records import HistoryEvent, Memory
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction, load_statements
+from mnemic.storage.transaction import ScopedTransaction, first_column, load_statements
 
 _SQL = load_statements("history")
 #: Maximum number of operations whose ids a rollback records; a larger number is recorded as a digest.
@@ -66,7 +66,7 @@ async def list_agents(database: Database) -> list[str]:
     """Return every agent that has a history or should have one, in alphabetical order, as an administrator."""
     async with database.catalog() as connection:
         cursor = await connection.execute("select agent_id from agent_ids()")
-        return [agent_id for (agent_id,) in await cursor.fetchall()]
+        return first_column(await cursor.fetchall())
 
 
 async def read_export_rows(tx: ScopedTransaction, own: Sequence[str], *, after: int, last: int) -> list[ChainRow]:
@@ -107,7 +107,7 @@ async def find_operation_ids(  # noqa: PLR0913 - the values of one statement
         "refinement_id": refinement_id,
         "run_id": None if run_id is None else str(run_id),
     }
-    return [op_id for (op_id,) in await tx.tuples(_SQL["find_operation_ids"], values)]
+    return first_column(await tx.tuples(_SQL["find_operation_ids"], values))
 
 
 class SharedWords(NamedTuple):
@@ -133,7 +133,7 @@ async def find_shared(tx: ScopedTransaction, actor: str) -> SharedWords:
     return SharedWords(
         actor=actor,
         ops=sorted(ops),
-        scope_keys=tuple(sorted(key for (key,) in keys)),
+        scope_keys=tuple(sorted(first_column(keys))),
         memory_ids=sorted(memory_ids),
     )
 
@@ -157,7 +157,10 @@ async def plan_undo(
         UnknownOperationError: if there are no operations, or one that changed no memory of these scope keys.
     """
     plan = await _plan(tx, keys, ops, _undo_request(keys, ops, cascade=cascade))
-    planned = {row.op_id for row in plan.rows if row.part == "operation"}
+    planned: set[UUID] = set()
+    for row in plan.rows:
+        if row.part == "operation":
+            planned.add(row.op_id)
     if not ops or planned != set(ops):
         raise UnknownOperationError
     return plan
@@ -223,20 +226,26 @@ async def take_step(  # noqa: PLR0913 - the values of one statement
     Returns:
         False if anything differs from the plan; nothing is written then.
     """
-    changes: list[PlanRow] = []
+    memory_ids: list[UUID] = []
+    versions: list[int] = []
+    revisions: list[int] = []
+    are_orphans: list[bool] = []
     relations: list[int] = []
     for row in step:
         if row.part == "change":
-            changes.append(row)
+            memory_ids.append(row.memory_id)
+            versions.append(row.version)
+            revisions.append(row.revision)
+            are_orphans.append(row.is_orphan)
         elif row.part == "relation":
             relations.append(row.revision)
     ((is_done,),) = await tx.call_with_head(
         "roll_back",
         None if plan.keys is None else tx.stored_keys(plan.keys),
-        [row.memory_id for row in changes],
-        [row.version for row in changes],
-        [row.revision for row in changes],
-        [row.is_orphan for row in changes],
+        memory_ids,
+        versions,
+        revisions,
+        are_orphans,
         relations,
         Jsonb(plan.request),
         whole,

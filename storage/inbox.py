@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 from uuid import UUID, uuid5
 
 from psycopg.types.json import Jsonb
@@ -31,7 +32,9 @@ async def observe(tx: ScopedTransaction, session_id: str, messages: Sequence[Mes
         ConcurrentChangeError: if another user began a session of this id meanwhile; the transaction must end.
     """
     user_id = tx.identity.user_id
-    people = {user_id, *tx.identity.members, *(message.user_id for message in messages)}
+    people = {user_id, *tx.identity.members}
+    for message in messages:
+        people.add(message.user_id)
     people.discard(None)
     entering = {"session_id": session_id, "user_id": user_id, "people": sorted(map(str, people))}
     await tx.execute(_SQL["enter_session"], entering)
@@ -54,7 +57,9 @@ async def observe(tx: ScopedTransaction, session_id: str, messages: Sequence[Mes
 async def _edit(tx: ScopedTransaction, session_id: str, messages: Sequence[Message], edited: Sequence[UUID]) -> None:
     """Store the new content of messages that their author has edited."""
     # the first of several messages with one id counts
-    contents = {message.id: message.content for message in reversed(messages)}
+    contents: dict[UUID, str] = {}
+    for message in messages:
+        contents.setdefault(message.id, message.content)
     for message_id in edited:
         values = {
             "session_id": session_id,
@@ -116,10 +121,13 @@ async def read_inbox(
     values = {"session_id": session_id, "most": limit, "quarantined": quarantined, "skip": skip}
     rows = await tx.rows(dict, _SQL["pending"], values)
     figures = {name: rows[0][name] for name in _INBOX_FIGURES}
-    rows = [row for row in rows if row["id"]]
-    times = plausible_times((row["said_at"], row["observed_at"]) for row in rows)
+    message_rows: list[dict[str, Any]] = []
+    for row in rows:
+        if row["id"]:
+            message_rows.append(row)
+    times = plausible_times((row["said_at"], row["observed_at"]) for row in message_rows)
     messages: list[Message] = []
-    for row, time in zip(rows, times, strict=True):
+    for row, time in zip(message_rows, times, strict=True):
         for name in (*_INBOX_FIGURES, "observed_at"):
             del row[name]
         row["said_at"] = time.astimezone(row["said_at"].tzinfo)  # another time keeps the offset too
@@ -145,9 +153,12 @@ async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message]
         ConcurrentChangeError: if another run has formed one of them, its author has edited it, or a memory that this
             run may have read was erased meanwhile; the transaction must end.
     """
+    contents: dict[UUID, str] = {}
+    for message in messages:
+        contents[message.id] = message.content
     ids: list[UUID] = []
     digests: list[bytes] = []
-    for message_id, content in sorted({message.id: message.content for message in messages}.items()):
+    for message_id, content in sorted(contents.items()):
         ids.append(message_id)
         digests.append(sha256(content.encode()).digest())
     values = {"op_id": op_id, "ids": ids, "digests": digests, "read_revision": read_revision}
@@ -183,11 +194,11 @@ async def count_messages(tx: ScopedTransaction, session_id: str | None) -> int:
 
 async def index_messages(tx: ScopedTransaction, model: str, texts: Sequence[IndexedText]) -> None:
     """Make kept messages searchable, piece by piece."""
-    values = {
-        "model": model,
-        "ids": [text.item_id for text in texts],
-        "pieces": [text.piece for text in texts],
-        "texts": [text.text for text in texts],
-        "vectors": half_vectors([text.vector for text in texts]),
-    }
-    await tx.execute(_SQL["index_messages"], values)
+    values: dict[str, list[Any]] = {"ids": [], "pieces": [], "texts": []}
+    vectors: list[Sequence[float] | None] = []
+    for text in texts:
+        values["ids"].append(text.item_id)
+        values["pieces"].append(text.piece)
+        values["texts"].append(text.text)
+        vectors.append(text.vector)
+    await tx.execute(_SQL["index_messages"], {**values, "model": model, "vectors": half_vectors(vectors)})

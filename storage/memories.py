@@ -16,7 +16,14 @@ from mnemic.state.kinds import CONTEXT_KINDS, Kind
 from mnemic.state.records import ContextPart, Memory, NewMemory, Relation, ScopeContext, StaleMemory, Supersession
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes
-from mnemic.storage.transaction import ScopedTransaction, array_text, half_vectors, load_statements, with_parts
+from mnemic.storage.transaction import (
+    ScopedTransaction,
+    array_text,
+    first_column,
+    half_vectors,
+    load_statements,
+    with_parts,
+)
 
 _SQL = load_statements("memories")
 _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
@@ -50,7 +57,7 @@ async def insert(
         "model": model,
         "vectors": half_vectors([vectors.get(memory.id) for memory in memories]),
     }
-    return {memory_id for (memory_id,) in await tx.tuples(_SQL["insert"], values)}
+    return set(first_column(await tx.tuples(_SQL["insert"], values)))
 
 
 async def add_sources(tx: ScopedTransaction, repeated: Sequence[tuple[UUID, UUID]]) -> None:
@@ -91,14 +98,13 @@ async def supersede(tx: ScopedTransaction, changes: Sequence[Supersession]) -> N
     Raises:
         ConcurrentChangeError: if one of them is not as it was read.
     """
-    ordered = sorted(changes)
-    values = {
-        "old_ids": [change.old_id for change in ordered],
-        "versions": [change.old_version for change in ordered],
-        "new_ids": [change.new_id for change in ordered],
-        "untils": [change.until for change in ordered],
-    }
-    await _change_all(tx, "supersede", values, len(ordered))
+    values: dict[str, list[Any]] = {"old_ids": [], "versions": [], "new_ids": [], "untils": []}
+    for change in sorted(changes):
+        values["old_ids"].append(change.old_id)
+        values["versions"].append(change.old_version)
+        values["new_ids"].append(change.new_id)
+        values["untils"].append(change.until)
+    await _change_all(tx, "supersede", values, len(changes))
 
 
 async def absorb(tx: ScopedTransaction, consolidation_id: UUID, reflection_ids: Sequence[UUID]) -> None:
@@ -137,13 +143,18 @@ async def with_drafts(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
     """Return the context memories with the drafts of the models, which formation reads."""
     ids: list[UUID] = []
     for scope in part.scopes:
-        ids.extend(memory.id for memory in [*scope.texts, *scope.facts])
+        for memory in [*scope.texts, *scope.facts]:
+            ids.append(memory.id)
     drafts = await read_drafts(tx, ids)
     if not drafts:
         return part
 
     def drafted(memories: Sequence[Memory]) -> tuple[Memory, ...]:
-        return tuple(replace(memory, content=drafts.get(memory.id, memory.content)) for memory in memories)
+        with_draft: list[Memory] = []
+        for memory in memories:
+            content = drafts.get(memory.id, memory.content)
+            with_draft.append(replace(memory, content=content))
+        return tuple(with_draft)
 
     scopes: list[ScopeContext] = []
     for scope in part.scopes:
@@ -200,7 +211,9 @@ async def read_context(
     values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts}
     rows = await tx.rows(dict, _SQL["read_context"], values)
     overrides: dict[str, Any] = {}
-    by_key: dict[str, dict[str, list[Memory]]] = {key: defaultdict(list) for key in tx.scope_keys}
+    by_key: dict[str, dict[str, list[Memory]]] = {}
+    for key in tx.scope_keys:
+        by_key[key] = defaultdict(list)
     for row in rows:
         overrides = row.pop("overrides")  # the same in every row; a row without a memory has it too
         if row["id"]:
@@ -237,8 +250,11 @@ async def find_nearest(
     limit: int,
 ) -> list[SimilarFact]:
     """Return the nearest active facts of each new fact's scope key, in one statement; none for a missing vector."""
+    facts: list[dict[str, list[str]]] = []
+    for key in scope_keys:
+        facts.append({"scope_keys": [key]})
     values = {
-        "facts": json.dumps([{"scope_keys": [key]} for key in scope_keys]),
+        "facts": json.dumps(facts),
         "vectors": half_vectors(vectors),
         "model": model,
         "most": limit,

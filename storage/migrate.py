@@ -194,23 +194,30 @@ async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> lis
 
 
 def is_old_vector(release: str) -> bool:
-    """Whether this release of pgvector lacks what Mnemic needs."""
-    return tuple(int(number) for number in re.findall(r"\d+", release)[:2]) < _MINIMUM_VECTOR
+    """Return whether this release of pgvector is older than the minimum."""
+    return tuple(map(int, re.findall(r"\d+", release)[:2])) < _MINIMUM_VECTOR
 
 
 def differences(applied: Mapping[str, str]) -> tuple[list[str], list[SchemaFile]]:
     """Compare the record of a database, checksums by names, with the files of this package.
 
     Returns:
-        What cannot be mended here, for its tables were changed or another release made them; and what is still to be
-        applied.
+        Problems that cannot be repaired here, since tables were changed or another release made them; and the files
+        that are still to be applied.
     """
-    files = {file.name: file for file in schema_files()}
-    pending = [file for file in files.values() if applied.get(file.name) != file.checksum]
-    changed = [file.name for file in pending if file.name in applied and file.name != RULES]
-    unfit = [f"{name} is unknown to this release" for name in applied if name not in files]
-    unfit += [f"{name} was changed after it was applied" for name in changed]
-    return unfit, [file for file in pending if file.name not in changed]
+    pending: list[SchemaFile] = []
+    changed: list[str] = []
+    unknown = dict.fromkeys(applied)
+    for file in schema_files():
+        unknown.pop(file.name, None)
+        if applied.get(file.name) == file.checksum:
+            continue
+        if file.name in applied and file.name != RULES:
+            changed.append(f"{file.name} was changed after it was applied")
+        else:
+            pending.append(file)
+    unfit = [f"{name} is unknown to this release" for name in unknown]
+    return unfit + changed, pending
 
 
 async def _value(connection: AsyncConnection, statement: LiteralString, *values: object) -> Any:

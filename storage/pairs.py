@@ -1,7 +1,7 @@
-"""Pairs of similar facts: found for a maintenance, merged or linked, and recorded once they were judged."""
+"""Pairs of similar facts: a maintenance run finds them, merges or links them, and records them as judged."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from mnemic.memory.text.bands import Bands
@@ -10,7 +10,7 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.records import Memory, Relation
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction, load_statements
+from mnemic.storage.transaction import ScopedTransaction, first_column, load_statements
 
 _SQL = load_statements("pairs")
 #: Similar facts that are looked at for each candidate.
@@ -28,7 +28,7 @@ async def list_scope_keys(database: Database, agent_id: str, after: str, setting
         cursor = await connection.execute(
             "select scope_key from paired_scope_keys(%(agent_id)s, %(days)s, %(after)s, %(most)s)", values
         )
-        return [key for (key,) in await cursor.fetchall()]
+        return first_column(await cursor.fetchall())
 
 
 async def find(tx: ScopedTransaction, key: str, model: str, bands: Bands, settings: Settings) -> list[FactPair]:
@@ -57,19 +57,23 @@ async def find(tx: ScopedTransaction, key: str, model: str, bands: Bands, settin
         "most": _MAX_PAIRS,
     }
     rows = await tx.tuples(_SQL["find"], values)
-    ids = {memory_id for row in rows for memory_id in row[1:3]}
-    facts = {fact.id: fact for fact in await tx.rows(Memory, _SQL["of_ids"], {"ids": list(ids), "all_sessions": True})}
-    return [
-        FactPair(fingerprint, facts[earlier_id], facts[later_id], similarity, is_linked)
-        for fingerprint, earlier_id, later_id, similarity, is_linked in rows
-    ]
+    ids: set[UUID] = set()
+    for _, earlier_id, later_id, *_ in rows:
+        ids |= {earlier_id, later_id}
+    facts: dict[UUID, Memory] = {}
+    for fact in await tx.rows(Memory, _SQL["of_ids"], {"ids": list(ids), "all_sessions": True}):
+        facts[fact.id] = fact
+    pairs: list[FactPair] = []
+    for fingerprint, earlier_id, later_id, similarity, is_linked in rows:
+        pairs.append(FactPair(fingerprint, facts[earlier_id], facts[later_id], similarity, is_linked))
+    return pairs
 
 
 async def require_unchanged(tx: ScopedTransaction, pair: FactPair) -> None:
     """Check that both facts are as they were read.
 
     Raises:
-        ConcurrentChangeError: One of them was changed, closed or protected since.
+        ConcurrentChangeError: if one of them was changed, closed or protected since.
     """
     values = {"ids": list(pair.ids), "versions": [pair.earlier.version, pair.later.version]}
     if len(await tx.tuples(_SQL["unchanged"], values)) != len(pair.ids):
@@ -78,7 +82,7 @@ async def require_unchanged(tx: ScopedTransaction, pair: FactPair) -> None:
 
 async def read_sources(tx: ScopedTransaction, ids: Sequence[UUID]) -> tuple[UUID, ...]:
     """Return the ids of the messages that these facts rest on."""
-    return tuple(message_id for (message_id,) in await tx.tuples(_SQL["sources"], {"ids": list(ids)}))
+    return tuple(first_column(await tx.tuples(_SQL["sources"], {"ids": list(ids)})))
 
 
 async def read_neighbours(tx: ScopedTransaction, ids: Sequence[UUID], limit: int) -> list[Relation]:
@@ -106,13 +110,12 @@ async def checked_today(tx: ScopedTransaction, key: str) -> int:
 
 async def note_checked(tx: ScopedTransaction, key: str, pairs: Sequence[FactPair]) -> None:
     """Record pairs as judged."""
-    values = {
-        "scope_key": key,
-        "fingerprints": [pair.fingerprint for pair in pairs],
-        "earlier_ids": [pair.earlier.id for pair in pairs],
-        "later_ids": [pair.later.id for pair in pairs],
-    }
-    await tx.execute(_SQL["note_checked"], values)
+    values: dict[str, list[Any]] = {"fingerprints": [], "earlier_ids": [], "later_ids": []}
+    for pair in pairs:
+        values["fingerprints"].append(pair.fingerprint)
+        values["earlier_ids"].append(pair.earlier.id)
+        values["later_ids"].append(pair.later.id)
+    await tx.execute(_SQL["note_checked"], {"scope_key": key, **values})
 
 
 async def prune(tx: ScopedTransaction, rest_days: int) -> None:

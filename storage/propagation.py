@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.state.records import Memory, Message
-from mnemic.storage.transaction import ScopedTransaction, load_statements
+from mnemic.storage.transaction import ScopedTransaction, first_column, load_statements
 
 _SQL = load_statements("propagation")
 
@@ -72,19 +72,19 @@ async def session_groups(tx: ScopedTransaction, sessions: Iterable[str], user_id
     return dict(await tx.call("session_groups", sorted(set(sessions)), user_id))
 
 
-async def similar_claims(tx: ScopedTransaction, ids: Sequence[UUID], most: int) -> list[Pair]:
+async def similar_claims(tx: ScopedTransaction, ids: Sequence[UUID], limit: int) -> list[Pair]:
     """Return memories of other groups, and candidates of other users, with words of these memories.
 
     Args:
         tx: sees the memories.
         ids: of the memories.
-        most: results for each memory.
+        limit: maximum number of results for each memory.
     """
-    return [Pair(*row) for row in await tx.call("similar_claims", list(ids), most)]
+    return [Pair(*row) for row in await tx.call("similar_claims", list(ids), limit)]
 
 
 async def filter_similar(
-    tx: ScopedTransaction, pairs: Sequence[Pair], model: str, least: float
+    tx: ScopedTransaction, pairs: Sequence[Pair], model: str, min_similarity: float
 ) -> list[tuple[UUID, UUID]]:
     """Return the ids of the pairs that are at least so similar, the most similar first.
 
@@ -92,20 +92,20 @@ async def filter_similar(
         tx: sees both memories of each pair.
         pairs: of memories.
         model: name of the embedding model.
-        least: cosine similarity.
+        min_similarity: cosine similarity.
     """
-    values = {
-        "ids": [pair.memory_id for pair in pairs],
-        "peers": [pair.peer_id for pair in pairs],
-        "model": model,
-        "least": least,
-    }
-    return [(own, peer) for own, peer, _ in await tx.tuples(_SQL["near"], values)]
+    ids: list[UUID] = []
+    peers: list[UUID] = []
+    for pair in pairs:
+        ids.append(pair.memory_id)
+        peers.append(pair.peer_id)
+    values = {"ids": ids, "peers": peers, "model": model, "least": min_similarity}
+    return [(memory_id, peer_id) for memory_id, peer_id, _ in await tx.tuples(_SQL["near"], values)]
 
 
 async def speaker_keys(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:
     """Return the scope keys of the messages that memories rest on."""
-    return [key for (key,) in await tx.call("speaker_keys", list(ids))]
+    return first_column(await tx.call("speaker_keys", list(ids)))
 
 
 async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
@@ -116,7 +116,7 @@ async def are_strangers(tx: ScopedTransaction, one: str, other: str) -> bool:
 
 async def copies_to_withdraw(tx: ScopedTransaction, key: str) -> list[UUID]:
     """Return the copies in a scope key with a source that is closed or private."""
-    return [memory_id for (memory_id,) in await tx.call("copies_to_withdraw", tx.stored_key(key))]
+    return first_column(await tx.call("copies_to_withdraw", tx.stored_key(key)))
 
 
 async def reactivate_after_withdrawal(tx: ScopedTransaction, copies: Sequence[UUID]) -> None:

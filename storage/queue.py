@@ -71,14 +71,14 @@ class JobQueue:
         Raises:
             DatabaseUnavailableError: The database cannot be reached.
         """
-        listed = list(targets)
-        if not listed:
+        agents: list[str] = []
+        scope_keys: list[str] = []
+        for target in targets:
+            agents.append(target.agent_id)
+            scope_keys.append(target.scope_key)
+        if not agents:
             return 0
-        values = {
-            "job": job,
-            "agents": [target.agent_id for target in listed],
-            "scope_keys": [target.scope_key for target in listed],
-        }
+        values = {"job": job, "agents": agents, "scope_keys": scope_keys}
         with _typed():
             return len(await self._app.connector.execute_query_all_async(query=_SQL["wake"], **values))
 
@@ -91,7 +91,10 @@ class JobQueue:
         with _typed():
             # in one statement: a job that is taken between two would be in neither
             listed = await self._manager.list_jobs_async()
-        queued = [_queued(job) for job in listed if job.task_name != _SWEEP and job.status in ("doing", "todo")]
+        queued: list[QueuedJob] = []
+        for job in listed:
+            if job.task_name != _SWEEP and job.status in ("doing", "todo"):
+                queued.append(_queued(job))
         return sorted(queued, key=lambda job: job.status != "running")
 
     async def cancel(self, job_id: int) -> None:

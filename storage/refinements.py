@@ -15,7 +15,7 @@ from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.refinement import Ended, LedgerEntry, Refinement
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
-from mnemic.storage.transaction import ScopedTransaction, half_vectors, load_statements
+from mnemic.storage.transaction import ScopedTransaction, first_column, half_vectors, load_statements
 
 _SQL = load_statements("refinements")
 #: Maximum number of results of one search of a session.
@@ -112,7 +112,7 @@ async def read_ledger(tx: ScopedTransaction) -> list[LedgerEntry]:
 async def search_ledger(tx: ScopedTransaction, query: str, *, after: date | None, before: date | None) -> list[UUID]:
     """Return the context memories with a word of the query that are valid since a day in between, best match first."""
     values = {"query": query, "after": after, "before": before, "kinds": CONTEXT_KINDS, "most": MAX_FOUND}
-    return [memory_id for (memory_id,) in await tx.tuples(_SQL["search_ledger"], values)]
+    return first_column(await tx.tuples(_SQL["search_ledger"], values))
 
 
 async def count_duplicates(tx: ScopedTransaction) -> int:
@@ -136,17 +136,21 @@ async def merge(tx: ScopedTransaction, merged: Sequence[LedgerEntry], category: 
     Raises:
         ConcurrentChangeError: if one of them is not as it was read.
     """
-    ordered = sorted(merged, key=lambda entry: entry.id)
+    ids: list[UUID] = []
+    versions: list[int] = []
+    for entry in sorted(merged, key=lambda entry: entry.id):
+        ids.append(entry.id)
+        versions.append(entry.version)
     values = {
-        "ids": [entry.id for entry in ordered],
-        "versions": [entry.version for entry in ordered],
+        "ids": ids,
+        "versions": versions,
         "id": uuid4(),
         "category": category,
         "content": content,
         "actor_id": tx.identity.actor,
         "role": tx.identity.role,
     }
-    if len(await tx.tuples(_SQL["close_merged"], values)) != len(ordered):
+    if len(await tx.tuples(_SQL["close_merged"], values)) != len(ids):
         raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
     rows = await tx.tuples(_SQL["insert_merged"], values)
     return rows[0][0] if rows else None

@@ -1,8 +1,8 @@
-"""The schema: numbered files of tables, each applied once, and rules, made anew whenever their text changes.
+"""The schema: numbered files of tables, each applied once, and rules, applied again whenever their text changes.
 
-Of the rules, the policies are made from one list. Every policy compares a row with settings of the transaction. As
-scalar sub-selects they become index conditions; the cast stands inside, so that a list is read once for a statement and
-not for every row.
+The policies among the rules come from one list. Every policy compares a row with settings of the transaction. As scalar
+sub-selects they become index conditions. The cast is inside the sub-select, so that a list is read once per statement
+and not for every row.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from mnemic.state.kinds import KINDS, LEASED_WORK, PROVENANCES, RELATION_TYPES, 
 from mnemic.state.refinement import Ended
 from mnemic.storage.sql_text import literals, read_folder
 
-#: The record's name for functions, triggers, policies and rights, which stand and fall together.
+#: The record's name for functions, triggers, policies and rights, which are applied together.
 RULES: Final = "rules"
 #: The record's name for the job queue's tables.
 QUEUE_TABLES: Final = "procrastinate 3.10"
@@ -39,15 +39,15 @@ _KEYS = "(select nullif(current_setting('mnemic.scope_keys', true), '')::text[])
 _AGENT = "agent_id = (select nullif(current_setting('mnemic.agent_id', true), ''))"
 _THREADS = "(select nullif(current_setting('mnemic.threads', true), ''))"
 _OF_THREADS = f"starts_with(thread_id, {_THREADS})"
-#: A relation is seen by who sees both its ends.
+#: A relation is visible only with both of its ends.
 _OTHER_END = "coalesce(after ->> 'to_scope_key', before ->> 'to_scope_key', scope_key)"
-#: Under an allowlist, what the history shows of it.
+#: Rows of the history that an allowlist permits.
 _SHOWN = (
     "((select nullif(current_setting('mnemic.categories', true), '')) is null or exists ("
     "select from history h where h.agent_id = history_contents.agent_id and h.revision = history_contents.revision))"
 )
 
-#: What an author has taken back from others is shown to that user alone.
+#: Rows that an author has withdrawn from others are visible to that author alone.
 _OWN_AGAIN = f"'user:' || withdrawn_by = any ({_KEYS}::text[])"
 _NOT_WITHDRAWN = (
     " and not exists (select from withdrawn w where w.agent_id = history_contents.agent_id"
@@ -60,7 +60,7 @@ def _of_keys(key: str = "scope_key") -> str:
 
 
 def _allowed(category: str = "category") -> str:
-    """Under an allowlist only rows of its categories exist; without that setting, all of them do."""
+    """Return the condition that limits rows to the categories of an allowlist, if that setting has a value."""
     listed = "select nullif(current_setting('mnemic.categories', true), '')"
     return f" and (({listed}) is null or {category} = any (({listed}::text[])::text[]))"
 
@@ -88,8 +88,10 @@ class Policy(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the policy in the database."""
-        return "service" if self.role == SERVICE_ROLE else "administrator"
+        """Name of the policy in the database."""
+        if self.role == SERVICE_ROLE:
+            return "service"
+        return "administrator"
 
 
 POLICIES: Final = (
@@ -121,7 +123,7 @@ POLICIES: Final = (
         command="select",
     ),
     Policy("heads", _AGENT, command="select"),
-    # the threads of one agent with one user: those whose ids begin as the setting says
+    # threads of one agent with one user: their ids begin with the value of the setting
     Policy("supervisor_checkpoints", f"thread_prefix(agent_id, user_id) = {_THREADS}"),
     Policy("checkpoints", _OF_THREADS),
     Policy("checkpoint_blobs", _OF_THREADS),
@@ -159,14 +161,14 @@ def _list_checks() -> str:
 
 
 class SchemaFile(NamedTuple):
-    """What is applied in one transaction."""
+    """Statements that are applied in one transaction."""
 
     name: str
     text: str
 
     @property
     def checksum(self) -> str:
-        """Digest that tells whether the text was changed since it was applied."""
+        """Digest of the text, which shows whether it was changed since it was applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
