@@ -1,4 +1,4 @@
-"""Checks the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
+"""Check the set-up that isolation, protection and audit rest on, as the service's own role; run at every start."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from mnemic.storage.transaction import load_statements
 from mnemic.storage.violations import SchemaViolation, find_offences
 
 _SQL = load_statements("doctor")
-#: Functions and policies are in the package, and made anew where the record of them is gone.
+#: Functions and policies are in the package; a migration creates them again if their record is gone.
 _ANEW: Final = f"let a superuser delete the row '{RULES}' from mnemic.migrations, then run `mnemic db migrate`"
-#: Every check, and what to do if no single statement mends the fault.
+#: Every check, and the remedy if no single statement repairs the fault.
 _REMEDIES: Final = {
     "server": "row security leaks there: install Postgres 15.14, 16.10, 17.6 or newer, the number is what counts, and "
     "restart the server",
@@ -53,46 +53,57 @@ class Finding:
 
     name: str
     ok: bool
-    #: What was found and what to do; empty when the check passed.
+    #: The problem and its remedy; empty if the check passed.
     remedy: str = ""
-    #: What was found that is no fault.
+    #: A remark on a result that is no fault.
     note: str = ""
 
 
 async def check(database: Database) -> list[Finding]:
-    """All checks of the database's set-up, passed or not.
+    """Return the results of all checks of the database's set-up.
 
     Raises:
-        DatabaseUnavailableError: the database cannot be reached.
+        DatabaseUnavailableError: if the database cannot be reached.
     """
     async with database.catalog() as connection:
         pooled = await is_pooled(connection)
         offences, notes = await find_offences(connection)
     found = defaultdict(list, offences)
-    mode, setting = await pooler_mode(database.dsn) if pooled else None, database.settings.pooler
+    setting = database.settings.pooler
+    mode = None
+    if pooled:
+        mode = await pooler_mode(database.dsn)
     if setting == "none" and mode == "transaction":
         found["pooler"].append(("a pooler whose clients share server connections and their prepared statements", None))
     prepared = "on" if setting == "none" or (setting == "auto" and mode is None) else "off"
-    notes["pooler"].append(f"{f'one in {mode} mode' if mode else 'none found'}; prepared statements {prepared}")
+    kind = "none found"
+    if mode:
+        kind = f"one in {mode} mode"
+    notes["pooler"].append(f"{kind}; prepared statements {prepared}")
     findings: list[Finding] = []
     for name, advice in _REMEDIES.items():
-        note = "" if found[name] else ", ".join(sorted(notes[name]))
+        note = ""
+        if not found[name]:
+            note = ", ".join(sorted(notes[name]))
         findings.append(Finding(name, not found[name], _remedy(found[name], advice), note))
     return findings
 
 
 async def check_vectors(database: Database, embedder: str) -> Finding:
-    """Whether the embedder in use made all vectors. Entries of another embedder, or without a vector, are no fault.
+    """Report whether the current embedder made all vectors. Entries of another one, or without a vector, are no fault.
 
     Args:
         database: the service's database.
-        embedder: its name, which lacks the length where that is known from the first vectors on.
+        embedder: name of the embedder, without the length of its vectors if only the first vectors show it.
     """
     async with database.catalog() as connection:
         rows = await (await connection.execute(_SQL["vectors"])).fetchall()
     stored: dict[str, int] = dict(rows)
     pending = stored.pop("", 0)
-    others = [f"{count:,} of {model}" for model, count in stored.items() if not f"{model}:".startswith(f"{embedder}:")]
+    others: list[str] = []
+    for model, count in stored.items():
+        if not f"{model}:".startswith(f"{embedder}:"):
+            others.append(f"{count:,} of {model}")
     note = f"all of {embedder}"
     if others:
         note = f"not of {embedder}, so found by words alone until `mnemic reembed` is through: {', '.join(others)}"
@@ -102,22 +113,34 @@ async def check_vectors(database: Database, embedder: str) -> Finding:
 
 
 async def require_sound(database: Database) -> None:
-    """Refuses a database whose set-up would not keep what Mnemic promises.
+    """Refuse a database with an unsafe set-up.
 
     Raises:
-        DatabaseSetupError: with everything that has to be mended.
-        DatabaseUnavailableError: the database cannot be reached.
+        DatabaseSetupError: if a check has failed; the message has all problems and their remedies.
+        DatabaseUnavailableError: if the database cannot be reached.
     """
-    broken = [finding for finding in await check(database) if not finding.ok]
-    if broken:
-        lines = "".join(f"\n- {finding.name}: {finding.remedy}" for finding in broken)
+    lines = ""
+    for finding in await check(database):
+        if not finding.ok:
+            lines += f"\n- {finding.name}: {finding.remedy}"
+    if lines:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
 def _remedy(offences: Sequence[SchemaViolation], advice: str) -> str:
     """Return the problems and their remedies: statements to run, or advice if there is no statement."""
-    statements = dict.fromkeys(f"`{statement}`" for _, statement in offences if statement)
-    mended = ", ".join(offence for offence, statement in offences if statement)
-    others = ", ".join(offence for offence, statement in offences if not statement)
-    by_statement = [f"{mended}: a superuser runs {', '.join(statements)}"] if mended else []
-    return "; ".join(by_statement + ([f"{others}: {advice}"] if others else []))
+    statements: dict[str, None] = {}
+    repairable: list[str] = []
+    others: list[str] = []
+    for problem, statement in offences:
+        if statement:
+            statements[f"`{statement}`"] = None
+            repairable.append(problem)
+        else:
+            others.append(problem)
+    remedies: list[str] = []
+    if repairable:
+        remedies.append(f"{', '.join(repairable)}: a superuser runs {', '.join(statements)}")
+    if others:
+        remedies.append(f"{', '.join(others)}: {advice}")
+    return "; ".join(remedies)

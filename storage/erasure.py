@@ -1,7 +1,7 @@
-"""Erasure for the person concerned, and the purge of what time has closed. What is gone stays gone.
+"""Erasure for the person concerned, and the purge of expired memories. Neither can be undone.
 
-It is planned first, without the agent's head, and then done in steps, each an operation that holds the head briefly.
-The plan is stored: whoever comes after a process that was killed goes on with it.
+An erasure is planned first, without the agent's head. Then it is done in steps; each is an operation that locks the
+head briefly. The plan is stored, so that a later call continues the plan of a killed process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,19 +15,19 @@ from mnemic.state.governance import Concerned, Erasure
 from mnemic.state.identity import Identity
 from mnemic.state.records import attachment_id
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import ScopedTransaction
+from mnemic.storage.transaction import ScopedTransaction, first_column
 
 #: Memories and messages of one step: some 100 milliseconds.
 _STEP: Final = 250
-#: Of ids given, and of planned memories, so many are looked into at once, which holds nobody up.
+#: Requested ids, and planned memories, of one statement, which delays no other transaction.
 _PLANNED: Final = 200
 _FOLLOWED: Final = 1000
-#: Threads deleted at once.
+#: Threads that one transaction deletes.
 _THREADS: Final = 50
-#: How often a person is looked through again for what was written meanwhile.
+#: Maximum number of further searches for memories that were written meanwhile.
 _ROUNDS: Final = 20
 
-#: Told after each step: how much is erased, and how much is left.
+#: Callback after each step, with the numbers of erased and of remaining items.
 Progress = Callable[[int, int], None]
 
 
@@ -38,28 +38,32 @@ class _Begun(NamedTuple):
 
 
 async def erase(
-    database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None, progress: Progress | None = None
+    database: Database,
+    identity: Identity,
+    keys: Sequence[str],
+    ids: Sequence[UUID] | None,
+    progress: Progress | None = None,
 ) -> Erasure:
     """Erase memories of the identity's own scope keys, and repetitions of their content.
 
-    An erasure that was broken off goes on with it.
+    An interrupted erasure continues with it.
 
     Args:
         database: the service's database.
-        who: the person concerned.
+        identity: the person concerned.
         keys: the identity's own scope keys.
-        ids: of memories, or of messages of the person's; None: all that the agent has of the person.
+        ids: of memories, or of the person's messages; None: everything that the agent has of the person.
         progress: called after each step.
     """
-    begun = await database.write(who, partial(_begin, keys=keys))
+    begun = await database.write(identity, partial(_begin, keys=keys))
     if begun is None:
         return Erasure()
-    work = _Work(database, who, begun.id, progress)
+    work = _Work(database, identity, begun.id, progress)
     for part in _parts(ids or ()):
-        await database.write(who, partial(_plan_part, erasure_id=begun.id, keys=keys, part=part))
+        await database.write(identity, partial(_plan_part, erasure_id=begun.id, keys=keys, part=part))
     await work.carry_out()
     if ids is None or begun.is_whole:
-        # until nothing is found that was formed meanwhile
+        # until a search finds no memory that was formed meanwhile
         for _ in range(_ROUNDS):
             if not await work.call("plan_person"):
                 break
@@ -67,18 +71,24 @@ async def erase(
     left = await work.call("count_left_to_erase")
     while not left and not await work.call("end_erasure", _THREADS):
         left = await work.call("count_left_to_erase")
-    named = {*(ids or ())}
+    requested = {*(ids or ())}
+    erased: list[UUID] = []
+    messages = 0
+    for item_id, is_message in work.gone:
+        messages += is_message
+        if not is_message or item_id in requested:
+            erased.append(item_id)
     return Erasure(
-        erased=tuple(sorted(item for item, is_message in work.gone if not is_message or item in named)),
-        messages=sum(is_message for _, is_message in work.gone),
+        erased=tuple(sorted(erased)),
+        messages=messages,
         left=left,
         goes_on_from=begun.goes_on_from,
     )
 
 
-async def preview(database: Database, who: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
+async def preview(database: Database, identity: Identity, keys: Sequence[str], ids: Sequence[UUID] | None) -> Erasure:
     """Return the plan of `erase`, which is not stored: the rows to erase and those that stay."""
-    async with database.transaction(who) as tx:
+    async with database.transaction(identity) as tx:
         begun = await _begin(tx, keys)
         if begun is None:
             return Erasure()
@@ -89,13 +99,16 @@ async def preview(database: Database, who: Identity, keys: Sequence[str], ids: S
         while await _number(tx, "follow_erasure", begun.id, _FOLLOWED):
             pass
         values = {"id": begun.id, "keys": keys}
-        found = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
+        rows = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
         await tx.connection.rollback()
-    return Erasure(
-        goes_on_from=begun.goes_on_from,
-        going=tuple(item for item in found if item.stays is None),
-        staying=tuple(item for item in found if item.stays),
-    )
+    going: list[Concerned] = []
+    staying: list[Concerned] = []
+    for row in rows:
+        if row.stays:
+            staying.append(row)
+        elif row.stays is None:
+            going.append(row)
+    return Erasure(goes_on_from=begun.goes_on_from, going=tuple(going), staying=tuple(staying))
 
 
 def _parts(ids: Sequence[UUID]) -> Iterator[list[UUID]]:
@@ -107,31 +120,31 @@ def _parts(ids: Sequence[UUID]) -> Iterator[list[UUID]]:
 
 @dataclass
 class _Work:
-    """An erasure on its way."""
+    """An erasure in progress."""
 
     database: Database
-    who: Identity
+    identity: Identity
     id: UUID
     progress: Progress | None
-    #: What it has taken, and whether it was a message.
+    #: Id of each erased item, and whether it was a message.
     gone: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def call(self, function: LiteralString, *values: object) -> int:
         """Return the result of a function on the erasure, in a transaction of its own."""
-        return await self.database.write(self.who, lambda tx: _number(tx, function, self.id, *values))
+        return await self.database.write(self.identity, lambda tx: _number(tx, function, self.id, *values))
 
     async def carry_out(self) -> None:
-        """All that is planned: nothing goes before it is known what it went into."""
+        """Erase all planned items, after all memories that are derived from them are found."""
         while await self.call("follow_erasure", _FOLLOWED):
             pass
         while left := await self.call("count_left_to_erase"):
-            gone = await self.database.write(self.who, self._step)
+            gone = await self.database.write(self.identity, self._step)
             self.gone += gone
             if self.progress:
                 self.progress(len(self.gone), max(0, left - len(gone)))
 
     async def _step(self, tx: ScopedTransaction) -> list[tuple[Any, ...]]:
-        return await tx.call_with_head("erase_step", self.id, uuid4(), self.who.actor, _STEP)
+        return await tx.call_with_head("erase_step", self.id, uuid4(), self.identity.actor, _STEP)
 
 
 async def _plan_part(tx: ScopedTransaction, erasure_id: UUID, keys: Sequence[str], part: Sequence[UUID]) -> None:
@@ -150,14 +163,14 @@ async def _number(tx: ScopedTransaction, function: LiteralString, *values: objec
 
 
 class DuePurges(NamedTuple):
-    """Numbers of messages and memories whose days are over."""
+    """Numbers of expired messages and memories."""
 
     messages: int
     memories: int
 
 
 async def due_purges(tx: ScopedTransaction, after: timedelta | None) -> DuePurges:
-    """Return how many of the agent's messages lose their words in a purge, and how many memories are erased.
+    """Return the numbers of the agent's messages that a purge empties, and of the memories that it erases.
 
     Args:
         tx: of the agent.
@@ -168,22 +181,22 @@ async def due_purges(tx: ScopedTransaction, after: timedelta | None) -> DuePurge
 
 
 async def purge_expired(
-    database: Database, who: Identity, after: timedelta, *, run_id: UUID | None = None
+    database: Database, identity: Identity, after: timedelta, *, run_id: UUID | None = None
 ) -> list[UUID]:
-    """Erase facts, episodes and insights that expired so long ago; return their ids.
+    """Erase facts, episodes and insights after a time since their expiry; return their ids.
 
     Args:
         database: of the service, or of an administrator.
-        who: agent and actor.
+        identity: agent and actor.
         after: time since the expiry.
-        run_id: run of maintenance that purges as the service; None if an administrator does.
+        run_id: maintenance run that purges as the service; None if an administrator purges.
     """
     purged = [UUID(int=0)]
 
-    async def act(tx: ScopedTransaction) -> list[UUID]:
-        rows = await tx.call_with_head("purge_expired", after, run_id, uuid4(), who.actor, purged[-1], _STEP)
-        return [item for (item,) in rows]
+    async def purge_step(tx: ScopedTransaction) -> list[UUID]:
+        rows = await tx.call_with_head("purge_expired", after, run_id, uuid4(), identity.actor, purged[-1], _STEP)
+        return first_column(rows)
 
-    while more := await database.write(who, act, administers=run_id is None):
+    while more := await database.write(identity, purge_step, administers=run_id is None):
         purged += more
     return purged[1:]

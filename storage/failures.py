@@ -1,4 +1,4 @@
-"""What the driver's errors mean to a caller. Their texts quote rows and values, so no word of them is passed on."""
+"""Translate the driver's errors for a caller. Their texts quote rows and values, so no word of them is passed on."""
 
 import re
 from functools import cache
@@ -65,22 +65,39 @@ _BY_CLASS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], _Kin
 
 @cache
 def _reasons() -> tuple[str, ...]:
-    """Why a change was refused: what our own guards raise begins like this. Other messages may quote rows."""
-    raised = (words for body in bodies().values() for words in re.findall(r"raise exception '([^'%]+)", body))
-    return (*raised, "permission denied", "new row violates row-level security policy")
+    """Return the beginnings of our own guards' messages, which are safe to show. Other messages may quote rows."""
+    reasons: list[str] = []
+    for body in bodies().values():
+        reasons += re.findall(r"raise exception '([^'%]+)", body)
+    return (*reasons, "permission denied", "new row violates row-level security policy")
 
 
 def typed_error(error: Error | UnicodeEncodeError) -> MnemicError:
     """Return the project's error for an error of the driver, with its SQLSTATE and without its text."""
     state = error.sqlstate if isinstance(error, Error) else None
-    if state:
-        kind, message = _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED
-        message = message.rstrip(".")
-    else:
-        kind, message = next((kind for known, kind in _BY_CLASS if isinstance(error, known)), _MISUSED)
+    if not state:
+        kind, message = _kind_by_class(error)
+        return kind(message)
+    kind, message = _BY_STATE.get(state) or _BY_STATE.get(state[:2]) or _FAILED
+    message = message.rstrip(".")
     if isinstance(error, Error) and kind is RefusedError:
-        raised = error.diag.message_primary or ""
-        message = ": ".join([message, *(reason for reason in _reasons() if raised.startswith(reason))])
-    typed = kind(f"{message} (SQLSTATE {state})" if state else message)
+        message += _refusal(error.diag.message_primary or "")
+    typed = kind(f"{message} (SQLSTATE {state})")
     typed.sqlstate = state
     return typed
+
+
+def _kind_by_class(error: Exception) -> _Kind:
+    for classes, kind in _BY_CLASS:
+        if isinstance(error, classes):
+            return kind
+    return _MISUSED
+
+
+def _refusal(message: str) -> str:
+    """Return the reason at the beginning of a database message, with a colon before it; empty for any other message."""
+    refusal = ""
+    for reason in _reasons():
+        if message.startswith(reason):
+            refusal += f": {reason}"
+    return refusal

@@ -149,7 +149,7 @@ async def _ensure_roles(connection: AsyncConnection, dsns: Mapping[str, str | No
         with suppress(DuplicateObject, UniqueViolation):  # roles are the server's: another database is being set up too
             async with connection.transaction():
                 await connection.execute(sql.SQL("create role {} {}").format(sql.Identifier(role), rights))
-    # from Postgres 16 on, the maker of a role is its member without the right to act as it
+    # from Postgres 16 on, the creator of a role is its member without the right to act as it
     acting = "set" if connection.info.server_version >= 160000 else "member"
     if not await _value(connection, "select pg_has_role(%s, %s)", OWNER_ROLE, acting):
         await connection.execute(sql.SQL("grant {} to current_user").format(sql.Identifier(OWNER_ROLE)))
@@ -170,7 +170,7 @@ async def _ensure_schema(connection: AsyncConnection, vector_schema: str) -> Non
 async def _apply_pending(connection: AsyncConnection, vector_schema: str) -> list[str]:
     ran: list[str] = []
     while True:
-        # rules take every table from a service that runs; whoever is given up in a deadlock comes again
+        # rules lock every table against a running service; the loser of a deadlock begins again
         with suppress(DeadlockDetected):
             async with _alone(connection):
                 await connection.execute(f"set local role {OWNER_ROLE}")

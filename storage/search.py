@@ -57,7 +57,10 @@ def _values(
     max_facts = request.top_k + 5
     if setup.settings.fusion == "rrf":  # a rank depends on all candidates
         max_facts = max_candidates
-    limited = [category for category, length in setup.rag_lengths.items() if length < request.top_k]
+    limited: list[str] = []
+    for category, length in setup.rag_lengths.items():
+        if length < request.top_k:
+            limited.append(category)
     return {
         **filters,
         "of_agent": filters["agent_id"],

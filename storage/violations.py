@@ -1,4 +1,4 @@
-"""Everything about a database's set-up that would let a row be seen, changed or lost that should not be.
+"""Find flaws in a database's set-up that would let a row be read, changed or lost against the rules.
 
 The statements of `sql/doctor.sql` read the catalogs, and each class here is a row of the statement of its name.
 Definitions are compared in `definitions.py`.
@@ -18,9 +18,9 @@ from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, QUEUE_SCHEMA, SERVICE_
 from mnemic.storage.transaction import Row, load_statements
 
 _SQL = load_statements("doctor")
-#: The minor releases of older majors that keep row security from leaking through statistics (CVE-2025-8713), and with
-#: that the earlier holes too; every 18 has the fix. A distribution that mended an older one without its number is
-#: refused all the same, for nothing else can be asked of a server.
+#: Minor releases of older majors in which statistics do not leak rows past row security (CVE-2025-8713); they have the
+#: earlier fixes too, and every 18 has all. A distribution's older release with the fix is refused, since a server
+#: reports only its number.
 FIXED_SERVERS: Final = (150014, 160010, 170006)
 #: Roles of which neither the service nor the administrators nor the owner may be a member, but for their own.
 _APART: Final = frozenset(
@@ -29,7 +29,7 @@ _APART: Final = frozenset(
         *("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files"),
     }
 )
-#: What was found, and the statement that mends it, if one does.
+#: A problem, and the statement that repairs it, if there is one.
 SchemaViolation = tuple[str, str | None]
 
 
@@ -87,31 +87,44 @@ async def find_offences(connection: AsyncConnection) -> tuple[dict[str, list[Sch
                 notes[difference.check].append(difference.found)
             else:
                 found[difference.check].append((difference.found, difference.statement))
-    return {check: sorted(offences, key=lambda offence: offence[0]) for check, offences in found.items()}, notes
+    for offences in found.values():
+        offences.sort(key=lambda offence: offence[0])
+    return found, notes
 
 
 def _server(server: _Server) -> dict[str, list[SchemaViolation]]:
-    fixed = next((number for number in FIXED_SERVERS if number // 10000 == server.number // 10000), MINIMUM_SERVER)
-    vector = "pgvector is not enabled" if server.vector is None else f"pgvector {server.vector}"
+    minimum = MINIMUM_SERVER
+    for number in FIXED_SERVERS:
+        if number // 10000 == server.number // 10000:
+            minimum = number
+    vector = "pgvector is not enabled"
+    if server.vector is not None:
+        vector = f"pgvector {server.vector}"
     # another schema could hold a table that is found before ours
     path = {"mnemic", server.vector_schema or "mnemic"}
     is_on_path = server.schemas[:1] == ["mnemic"] and path <= {*server.schemas} <= {*path, QUEUE_SCHEMA, "public"}
     checks = [
-        ("server", server.number >= fixed, f"Postgres {server.version}"),
+        ("server", server.number >= minimum, f"Postgres {server.version}"),
         ("pgvector", server.vector is not None and not is_old_vector(server.vector), vector),
         ("encoding", server.encoding == "UTF8", server.encoding),
         ("search path", is_on_path, server.search_path),
         ("service role", server.session_user == server.current_user == SERVICE_ROLE, server.session_user),
         ("replication role", server.replication_role == "origin", server.replication_role),
     ]
-    return {check: [] if is_sound else [(found, None)] for check, is_sound, found in checks}
+    offences: dict[str, list[SchemaViolation]] = {}
+    for check, has_passed, value in checks:
+        if not has_passed:
+            offences[check] = [(value, None)]
+    return offences
 
 
 def _migrations(recorded: list[tuple[str, str]] | None) -> list[SchemaViolation]:
     if recorded is None:
         return [("none has run, or their record cannot be read", None)]
     unfit, pending = differences(dict(recorded))
-    return [(difference, None) for difference in (*unfit, *(f"{file.name} is not applied" for file in pending))]
+    for file in pending:
+        unfit.append(f"{file.name} is not applied")
+    return [(problem, None) for problem in unfit]
 
 
 def _powers(roles: list[_Role]) -> Iterator[SchemaViolation]:
