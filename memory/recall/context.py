@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -56,12 +57,15 @@ async def read_context(resources: Resources, identity: Identity, request: Recall
         delta=delta,
     )
     _note_shown(resources, identity, reading)
-    budget = settings.refinement_budget_tokens
+    over_budget: list[str] = []
+    for scope in reading.scopes:
+        if scope.tokens > settings.refinement_budget_tokens:
+            over_budget.append(scope.scope_key)
     return {
         "reading": reading,
         "results": (),
         "degraded": None,
-        "over_budget": [scope.scope_key for scope in reading.scopes if scope.tokens > budget],
+        "over_budget": over_budget,
         "revision": changes and changes.revision,
         "updates": _updates(delta),
     }
@@ -79,7 +83,8 @@ def _note_shown(resources: Resources, identity: Identity, reading: RecallReading
     """Note the memories with text in the context, so that their removal is announced."""
     ids: list[UUID] = []
     for scope in reading.scopes:
-        ids += [memory.id for memory in (*scope.texts, *scope.facts)]
+        for memory in (*scope.texts, *scope.facts):
+            ids.append(memory.id)
     if reading.delta:
         ids += reading.delta.shown
     resources.shown.note(identity, ids)
@@ -136,7 +141,9 @@ async def search_for_turn(
     If the embedder fails, the search goes by text alone.
     """
     settings = resources.settings.overridden_for_recall(reading.overrides)
-    in_context = {fact.id for scope in reading.scopes for fact in scope.facts}
+    in_context: set[UUID] = set()
+    for scope in reading.scopes:
+        in_context.update(fact.id for fact in scope.facts)
     top_k = min(MAX_TOP_K, settings.recall_limit + len(in_context))
     searched = await VisibleSearch(
         resources=resources,
@@ -146,7 +153,10 @@ async def search_for_turn(
         categories=resources.categories.of_role(identity.role).categories,
         embed=partial(_embed_question, question=question),
     ).run()
-    fresh = [result for result in searched.results if result.id not in in_context]
+    fresh: list[SearchResult] = []
+    for result in searched.results:
+        if result.id not in in_context:
+            fresh.append(result)
     results = _without_repeated_text(_best_with_related(fresh, settings.recall_limit))
     line = partial(found_line, reader=identity.user_id)
     fitting = fit_results(results, line, question, reading.budget_tokens)
@@ -160,9 +170,18 @@ async def search_for_turn(
 
 def _best_with_related(results: Sequence[SearchResult], limit: int) -> list[SearchResult]:
     """Return at most so many results, then the memories that are related to them."""
-    best = [result for result in results if result.related_to is None][:limit]
+    best: list[SearchResult] = []
+    related: list[SearchResult] = []
+    for result in results:
+        if result.related_to is not None:
+            related.append(result)
+        elif len(best) < limit:
+            best.append(result)
     best_ids = {result.id for result in best}
-    return [*best, *(result for result in results if result.related_to in best_ids)]
+    for result in related:
+        if result.related_to in best_ids:
+            best.append(result)
+    return best
 
 
 def _without_repeated_text(results: Sequence[SearchResult]) -> list[SearchResult]:
@@ -202,7 +221,10 @@ def render_context(reading: RecallReading, results: Sequence[SearchResult], read
 
     The budget bounds the search results. Refinement bounds the memories that are always in context.
     """
-    names = {scope.scope_key: display_name(split_scope_key(scope.scope_key)[1]) for scope in reading.scopes}
+    names: dict[str, str] = {}
+    for scope in reading.scopes:
+        _, scope_id = split_scope_key(scope.scope_key)
+        names[scope.scope_key] = display_name(scope_id)
     context = MemoryContext(
         standing=render_standing(reading.scopes, names=names, reader=reader),
         turn=render_turn(results, reading.delta, reader=reader),
@@ -222,10 +244,14 @@ async def read_always_in_context(tx: ScopedTransaction, resources: Resources, al
     always in context are for every role with that category, within the tokens that the other texts leave.
     """
     budget = resources.settings.standing_tokens
+    fact_categories: list[str] = []
+    for name in resources.categories.always:
+        if name in allowlist.categories:
+            fact_categories.append(name)
     part = await memories.read_context(
         tx,
         kinds=CONTEXT_KINDS if allowlist.standing else (),
-        fact_categories=[name for name in resources.categories.always if name in allowlist.categories],
+        fact_categories=fact_categories,
         max_facts=budget // _MIN_FACT_TOKENS,
     )
     return part._replace(scopes=tuple(fit_facts(part.scopes, budget, tx.identity.user_id)))
@@ -243,9 +269,12 @@ def fit_facts(scopes: Sequence[ScopeContext], budget: int, reader: str | None = 
         facts += scope.facts
     facts.sort(key=_importance_and_age)
     chosen = fit(facts, tokens=lambda fact: count_tokens(memory_line(fact, reader)), budget=left)
+    by_key: defaultdict[str, list[Memory]] = defaultdict(list)
+    for fact in chosen:
+        by_key[fact.scope_key].append(fact)
     fitted: list[ScopeContext] = []
     for scope in scopes:
-        in_scope = tuple(fact for fact in chosen if fact.scope_key == scope.scope_key)
+        in_scope = tuple(by_key[scope.scope_key])
         if in_scope or scope.texts:
             fitted.append(replace(scope, facts=in_scope))
     return fitted

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -31,14 +32,22 @@ def header(changes: Changes, reader: str | None = None) -> Delta | None:
     announcements = _announcements(changes, reader)
     if changes.since is None or not announcements:
         return None
-    announced = [change for change in changes.changes if _successor(change.memory_id, changes.known) in announcements]
-    best = list(announcements.items())[:MAX_BULLETS]
+    announced: list[Change] = []
+    for change in changes.changes:
+        if _successor(change.memory_id, changes.known) in announcements:
+            announced.append(change)
+    best: list[Bullet] = []
+    shown: list[UUID] = []
+    for memory_id, bullet in islice(announcements.items(), MAX_BULLETS):
+        best.append(bullet)
+        if bullet.text:
+            shown.append(memory_id)
     return Delta(
         since=changes.since,
-        bullets=tuple(bullet for _, bullet in best),
+        bullets=tuple(best),
         total=len(announcements),
         changes=tuple(announced),
-        shown=tuple(memory_id for memory_id, bullet in best if bullet.text),
+        shown=tuple(shown),
     )
 
 
@@ -158,4 +167,8 @@ def _last_event(memory_id: UUID, changes: Sequence[Change]) -> ChangeEvent | Non
 
 
 def _ids_of(changes: Iterable[Change], events: Sequence[ChangeEvent]) -> set[UUID]:
-    return {change.memory_id for change in changes if change.event in events}
+    ids: set[UUID] = set()
+    for change in changes:
+        if change.event in events:
+            ids.add(change.memory_id)
+    return ids

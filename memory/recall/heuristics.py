@@ -47,7 +47,9 @@ def search_reason(message: str, scopes: Sequence[ScopeContext] = (), requests: S
         scopes: Memories that are always in context; names that they do not have are a reason, too.
         requests: Phrases that request a search.
     """
-    sentences = [_Sentence(folded(text), is_question(text)) for text in spoken_sentences(message)]
+    sentences: list[_Sentence] = []
+    for text in spoken_sentences(message):
+        sentences.append(_Sentence(folded(text), is_question(text)))
     if any(_requests_search(sentence.words, requests) for sentence in sentences):
         return "phrase"
     if any(_is_about_the_past(sentence) for sentence in sentences):
@@ -154,7 +156,11 @@ def _is_in_lines(word: str, lines: Sequence[tuple[str, str]]) -> bool:
 def _distinctive_words(name: str) -> list[str]:
     """Return the words that identify a name: `york` for `New York`; all words of a name of common words alone."""
     folded_name = folded_words(name)
-    return [word for word in folded_name if not is_common_word(word)] or folded_name
+    distinctive: list[str] = []
+    for word in folded_name:
+        if not is_common_word(word):
+            distinctive.append(word)
+    return distinctive or folded_name
 
 
 def candidate_names(message: str) -> tuple[str, ...]:

@@ -84,8 +84,9 @@ def _matches(text: str, question: str) -> list[tuple[int, int, str]]:
     wanted = {stem(word) for word in folded(question)}
     matches: list[tuple[int, int, str]] = []
     for match in _WORD.finditer(text):
-        stems = [stem(word) for word in folded(match.group())]
-        matches += [(match.start(), match.end(), each) for each in stems if each in wanted]
+        for word in folded(match.group()):
+            if stem(word) in wanted:
+                matches.append((match.start(), match.end(), stem(word)))
     return matches
 
 
@@ -94,9 +95,11 @@ def _beginning(text: str, place: int, max_chars: int) -> int:
     lead = min(_LEAD_CHARS, max_chars // 3)
     floor = max(0, place - lead)
     head = text[floor:place]
-    ends = [match.end() for match in _SENTENCE_BREAK.finditer(head)]
-    if ends:
-        return floor + ends[-1]
+    last_break = 0
+    for match in _SENTENCE_BREAK.finditer(head):
+        last_break = match.end()
+    if last_break:
+        return floor + last_break
     if floor == 0:
         return 0
     space = head.find(" ")

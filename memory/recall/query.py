@@ -107,7 +107,10 @@ async def list_memories(
         CategoryRefusedError: if the role has no allowlist.
     """
     allowlist = resources.categories.of_role(identity.role)
-    readable = [kind for kind in kinds if allowlist.standing or kind not in CONTEXT_KINDS]
+    readable: list[Kind] = []
+    for kind in kinds:
+        if allowlist.standing or kind not in CONTEXT_KINDS:
+            readable.append(kind)
     async with resources.database.transaction(identity, categories=allowlist.categories) as tx:
         return await memories.list_memories(tx, readable, limit=limit, with_closed=with_closed)
 

@@ -93,7 +93,10 @@ def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapp
     if user_id is not None and _FIRST_PERSON.search(request.query):
         self_id = user_id
         names.update(folded_words(display_name(user_id)))
-    lengths = {name: length for name, length in rag_lengths.items() if length < request.top_k + MAX_RELATED}
+    lengths: dict[str, int] = {}
+    for name, length in rag_lengths.items():
+        if length < request.top_k + MAX_RELATED:
+            lengths[name] = length
     return RankingContext(
         names=names,
         self_id=self_id,
@@ -106,7 +109,10 @@ def ranking_context(request: MemoryQuery, user_id: str | None, rag_lengths: Mapp
 
 def _possible_names(question: str) -> set[str]:
     """Return the words of a question that are capitalised within a sentence or not common."""
-    names = {word for word in folded_words(question) if not is_common_word(word)}
+    names: set[str] = set()
+    for folded_word in folded_words(question):
+        if not is_common_word(folded_word):
+            names.add(folded_word)
     for word in words(question):
         if word.text[0].isupper() and not word.initial:
             names.add(bare(word.text).casefold())
@@ -173,8 +179,15 @@ def ranked(
     candidates: Sequence[Candidate], links: Links, context: RankingContext, weights: Weights
 ) -> list[SearchResult]:
     """Return the best candidates, best first, then up to two related memories; every score is explained."""
-    scored = [_score(candidate, context, weights) for candidate in candidates if candidate.fused is not None]
-    messages = {entry.id: entry for entry in scored if entry.candidate.kind == "message"}
+    scored: list[_Scored] = []
+    messages: dict[UUID, _Scored] = {}
+    for candidate in candidates:
+        if candidate.fused is None:
+            continue
+        entry = _score(candidate, context, weights)
+        scored.append(entry)
+        if candidate.kind == "message":
+            messages[entry.id] = entry
     if messages:
         _score_messages_and_facts(scored, messages, weights)
     front = _within_category_limits(_without_repeated_questions(scored, context, weights), context)
@@ -202,9 +215,12 @@ def _score(candidate: Candidate, context: RankingContext, weights: Weights) -> _
 def _boost_related(front: Iterable[_Scored], links: Links, scored_ids: Set[UUID], weights: Weights) -> None:
     """Add to the score of each candidate that is related to another one."""
     for entry in front:
-        strengths = [strength for other, strength in links.get(entry.id, ()) if other in scored_ids]
-        if strengths:
-            boost = weights.related * max(strengths)
+        strongest: float | None = None
+        for other, strength in links.get(entry.id, ()):
+            if other in scored_ids and (strongest is None or strength > strongest):
+                strongest = strength
+        if strongest is not None:
+            boost = weights.related * strongest
             entry.boosts["related"] = boost
             entry.score += boost
 
@@ -230,8 +246,8 @@ def _score_messages_and_facts(scored: Sequence[_Scored], messages: Mapping[UUID,
         for entry, source, is_repeated in _divide(wordings, messages[message_id]):
             boosts = {"source": source, **message_boosts[message_id]}
             share = _Share(is_repeated=is_repeated, score=entry.base + sum(boosts.values()), boosts=boosts)
-            known = best.get(entry.id)
-            if known is None or (share.is_repeated, share.score) > (known.is_repeated, known.score):
+            previous = best.get(entry.id)
+            if previous is None or (share.is_repeated, share.score) > (previous.is_repeated, previous.score):
                 best[entry.id] = share
     for entry in scored:
         if entry.id in best:
@@ -271,7 +287,9 @@ def _divide(wordings: list[_Scored], message: _Scored) -> Iterator[tuple[_Scored
 
 def _message_boosts(messages: Mapping[UUID, _Scored], weights: Weights) -> dict[UUID, dict[str, float]]:
     """Return the boosts of each message for its neighbours and its session."""
-    bases = {(entry.candidate.session_id, entry.candidate.place or 0): entry.base for entry in messages.values()}
+    bases: dict[tuple[str | None, int], float] = {}
+    for entry in messages.values():
+        bases[entry.candidate.session_id, entry.candidate.place or 0] = entry.base
     sessions = _session_scores(messages.values())
     best_session = max(sessions.values())
     boosts: dict[UUID, dict[str, float]] = {}
@@ -297,7 +315,10 @@ def _session_scores(messages: Iterable[_Scored]) -> dict[str | None, float]:
     bases: defaultdict[str | None, list[float]] = defaultdict(list)
     for entry in messages:
         bases[entry.candidate.session_id].append(entry.base)
-    return {session: sum(sorted(values, reverse=True)[:_BEST_OF_SESSION]) for session, values in bases.items()}
+    scores: dict[str | None, float] = {}
+    for session, values in bases.items():
+        scores[session] = sum(sorted(values, reverse=True)[:_BEST_OF_SESSION])
+    return scores
 
 
 # -- results
@@ -344,7 +365,10 @@ def _related(
     closest = _closest_result(best, links)
     counts = Counter(entry.candidate.category for entry in best)
     related: list[SearchResult] = []
-    eligible = {candidate.id: candidate for candidate in candidates if candidate.id in closest}
+    eligible: dict[UUID, Candidate] = {}
+    for candidate in candidates:
+        if candidate.id in closest:
+            eligible[candidate.id] = candidate
     for item_id in sorted(eligible, key=lambda item_id: (-closest[item_id][0], item_id)):
         candidate = eligible[item_id]
         counts[candidate.category] += 1
@@ -371,12 +395,15 @@ def _closest_result(best: Sequence[_Scored], links: Links) -> dict[UUID, tuple[f
 
 
 #: Fields that a result shares with its candidate.
-_SHARED_FIELDS: Final = tuple(name for name in Candidate._fields if name in SearchResult.__dataclass_fields__)
+_SHARED_FIELDS: Final = frozenset(Candidate._fields).intersection(SearchResult.__dataclass_fields__)
 
 
 def _result(entry: _Scored, related_to: UUID | None = None) -> SearchResult:
     candidate = entry.candidate
-    boosts = {name: value for name, value in entry.boosts.items() if value}
+    boosts: dict[str, float] = {}
+    for name, value in entry.boosts.items():
+        if value:
+            boosts[name] = value
     return SearchResult(
         **{name: getattr(candidate, name) for name in _SHARED_FIELDS},
         score=entry.score,

@@ -110,8 +110,10 @@ async def search(
     pieces = {candidate.id: candidate.piece for candidate in candidates}
 
     def rank() -> list[SearchResult]:
-        best = ranked(candidates, links, context, weights)
-        return [_with_excerpt(result, pieces[result.id], request.query) for result in best]
+        results: list[SearchResult] = []
+        for result in ranked(candidates, links, context, weights):
+            results.append(_with_excerpt(result, pieces[result.id], request.query))
+        return results
 
     length = sum(len(candidate.content) for candidate in candidates)
     if length > _MAX_CHARS_ON_LOOP:
@@ -158,8 +160,12 @@ def _shorten_message(
 
 def best_similarity(results: Sequence[SearchResult]) -> float | None:
     """Return the highest cosine similarity of the results; None if none has one."""
-    similarities = [result.explanation.similarity for result in results]
-    return max((value for value in similarities if value is not None), default=None)
+    best: float | None = None
+    for result in results:
+        similarity = result.explanation.similarity
+        if similarity is not None and (best is None or similarity > best):
+            best = similarity
+    return best
 
 
 async def _warn_of_other_vectors(resources: Resources, tx: ScopedTransaction, results: Sequence[SearchResult]) -> None:

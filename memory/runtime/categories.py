@@ -74,17 +74,29 @@ class Categories(NamedTuple):
     @property
     def always(self) -> tuple[str, ...]:
         """Categories with facts that are always in context."""
-        return tuple(category.name for category in self.by_name.values() if category.context == "all")
+        always: list[str] = []
+        for category in self.by_name.values():
+            if category.context == "all":
+                always.append(category.name)
+        return tuple(always)
 
     @property
     def formed(self) -> tuple[str, ...]:
         """Categories that formation may choose from."""
-        return tuple(category.name for category in self.by_name.values() if category.formed)
+        formed: list[str] = []
+        for category in self.by_name.values():
+            if category.formed:
+                formed.append(category.name)
+        return tuple(formed)
 
     @property
     def personal(self) -> frozenset[str]:
         """Categories that are a person's own."""
-        return frozenset(category.name for category in self.by_name.values() if category.personal)
+        personal: set[str] = set()
+        for category in self.by_name.values():
+            if category.personal:
+                personal.add(category.name)
+        return frozenset(personal)
 
     @property
     def offered(self) -> tuple[tuple[str, str], ...]:
@@ -128,11 +140,18 @@ class Categories(NamedTuple):
 
     def _describe_refused(self, names: Sequence[str], allowed: Sequence[str]) -> list[str]:
         """Return the refused names; a name that is no category may be any text, and is not repeated."""
-        refused = [name for name in names if name not in allowed]
-        known = [name for name in refused if name in self.by_name]
-        if len(known) < len(refused):
-            return [*known, "names that are no category"]
-        return known
+        refused: list[str] = []
+        has_unknown = False
+        for name in names:
+            if name in allowed:
+                continue
+            if name in self.by_name:
+                refused.append(name)
+            else:
+                has_unknown = True
+        if has_unknown:
+            refused.append("names that are no category")
+        return refused
 
     def writable(self, role: str) -> tuple[str, ...]:
         """Return the categories that a role may write: those that it reads and formation may choose from.
@@ -141,7 +160,11 @@ class Categories(NamedTuple):
             CategoryRefusedError: if there is no role of that name.
         """
         formed = self.formed
-        return tuple(name for name in self.of_role(role).categories if name in formed)
+        writable: list[str] = []
+        for name in self.of_role(role).categories:
+            if name in formed:
+                writable.append(name)
+        return tuple(writable)
 
     def stored_as(self, name: str) -> str:
         """Return the category to store for a name that a model wrote, which may be any text."""

@@ -93,7 +93,7 @@ def _no_inherited_callbacks() -> Iterator[None]:
 
 
 def _records_contents(handler: BaseCallbackHandler) -> bool:
-    """Whether this is a tracer. A handler of `astream_log` is one, too, but feeds the caller's own stream."""
+    """Return whether this is a tracer. A handler of `astream_log` is one too, but feeds the caller's own stream."""
     return isinstance(handler, BaseTracer) and not isinstance(handler, LogStreamCallbackHandler | _ContentFree)
 
 
@@ -165,7 +165,10 @@ def _counts_of(response: LLMResult) -> LLMResult:
     """Return the answer without its text: the tokens that it used."""
     result = LLMResult(generations=[])
     for answers in response.generations:
-        result.generations.append([_without_text(answer) for answer in answers])
+        generations: list[ChatGeneration] = []
+        for answer in answers:
+            generations.append(_without_text(answer))
+        result.generations.append([*generations])
     return result
 
 

@@ -32,7 +32,11 @@ def typed_messages(messages: Iterable[Message]) -> list[Message]:
 
 def speakers(messages: Iterable[Message]) -> list[str]:
     """Return the users who spoke, in order of appearance."""
-    return list(dict.fromkeys(message.user_id for message in messages if message.user_id))
+    users: dict[str, None] = {}
+    for message in messages:
+        if message.user_id:
+            users[message.user_id] = None
+    return list(users)
 
 
 def submitters(messages: Iterable[Message]) -> list[str]:
@@ -46,7 +50,10 @@ def submitters(messages: Iterable[Message]) -> list[str]:
 
 def group_names(identity: Identity, names: Mapping[str, str]) -> tuple[str, ...]:
     """Return the display names of the run's groups, in their order."""
-    return tuple(names.get(scope_key("group", group)) or display_name(group) for group in identity.group_ids)
+    groups: list[str] = []
+    for group in identity.group_ids:
+        groups.append(names.get(scope_key("group", group)) or display_name(group))
+    return tuple(groups)
 
 
 def dialogue(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -66,22 +73,22 @@ def transcript(system: str, messages: Sequence[AnyMessage], answers: Mapping[str
         messages: Messages of the thread.
         answers: Results of this turn's tools, by the ids of their calls.
     """
-    results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
-    turn = _start_of_turn(messages)
+    results: dict[str, ToolMessage] = {}
+    turn = 0  # place of the last message of a user
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] = message
+        elif isinstance(message, HumanMessage):
+            turn = place
     conversation: list[BaseMessage] = [SystemMessage(system)]
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue  # it follows its call
         conversation.append(_clean(message if place >= turn else _as_text(message)))
         if isinstance(message, AIMessage):
-            conversation += [_result(call, results, answers) for call in message.tool_calls]
+            for call in message.tool_calls:
+                conversation.append(_result(call, results, answers))
     return conversation
-
-
-def _start_of_turn(messages: Sequence[AnyMessage]) -> int:
-    """Return the place of the last message of a user; 0 without one."""
-    places = [place for place, message in enumerate(messages) if isinstance(message, HumanMessage)]
-    return max(places, default=0)
 
 
 def _result(call: ToolCall, results: Mapping[str, ToolMessage], answers: Mapping[str, str]) -> ToolMessage:
