@@ -13,7 +13,8 @@ from mnemic.memory.text.words import QUOTED, Word, bare, folded_words, is_common
 from mnemic.state.times import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-DATE_WORDS = frozenset(name.casefold() + end for name in WEEKDAYS + MONTHS for end in ("", "s"))
+_SINGULAR_DATE_WORDS = frozenset(name.casefold() for name in WEEKDAYS + MONTHS)
+DATE_WORDS = _SINGULAR_DATE_WORDS | {f"{word}s" for word in _SINGULAR_DATE_WORDS}
 
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
@@ -24,17 +25,16 @@ _YEAR = r"(?P<year>\d{4})\b(?!:)"
 _MONTH_NUMBERS = {month[:3].casefold(): number for number, month in enumerate(MONTHS, start=1)}
 
 _ONE_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-#: Units by the one form in which they are kept.
-_WRITTEN_UNITS = {
-    "%": ("percent", "per cent"),
-    "am": ("a.m.",),
-    "pm": ("p.m.",),
-    "$": ("dollar", "dollars", "usd"),
-    "€": ("euro", "euros", "eur"),
-    "£": ("gbp",),
-    "": ("o'clock", "o’clock", "st", "nd", "rd", "th"),
+#: The common form of each written unit.
+_UNITS = {
+    **dict.fromkeys(("percent", "per cent"), "%"),
+    "a.m.": "am",
+    "p.m.": "pm",
+    **dict.fromkeys(("dollar", "dollars", "usd"), "$"),
+    **dict.fromkeys(("euro", "euros", "eur"), "€"),
+    "gbp": "£",
+    **dict.fromkeys(("o'clock", "o’clock", "st", "nd", "rd", "th"), ""),
 }
-_UNITS = {word: unit for unit, written in _WRITTEN_UNITS.items() for word in written}
 _NUMBER = pattern(
     r"(?:(?<!\w)(?P<sign>[-−])(?=[\d$€£¥]))?(?P<currency>[$€£¥]\s?)?(?<!\w)"
     r"(?P<value>\d{1,3}(?:,\d{3})++(?:\.\d++)?|\d++(?:[.:]\d++)*+)"
@@ -55,18 +55,15 @@ _NUMBER_WORD = pattern(
 
 
 #: The fuller forms come first.
-_FORMS = tuple(
-    pattern(expression, re.IGNORECASE)
-    for expression in (
-        r"(?<![\w-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)",
-        r"(?<![\w./])(?P<day>\d{1,2})/(?P<month>\d{1,2})/(?P<year>\d{4}|\d{2})(?![\w/])",
-        r"(?<![\w./])(?P<day>\d{1,2})([.-])(?P<month>\d{1,2})\2(?P<year>\d{4})(?!\w)",
-        rf"(?<![\w.:/]){_DAY}\.?\s{{1,2}}(?:of\s)?{_MONTH}(?:,?\s{_YEAR})?",
-        rf"\b{_MONTH}\s{{1,2}}(?:the\s)?{_DAY}(?![:.]\d)(?:,?\s{_YEAR})?",
-        rf"\b{_MONTH},?\s(?:of\s)?{_YEAR}",
-        rf"\b(?P<alone>{'|'.join(MONTHS)})\b",
-        r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b",
-    )
+_FORMS = (
+    pattern(r"(?<![\w-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d)"),
+    pattern(r"(?<![\w./])(?P<day>\d{1,2})/(?P<month>\d{1,2})/(?P<year>\d{4}|\d{2})(?![\w/])"),
+    pattern(r"(?<![\w./])(?P<day>\d{1,2})([.-])(?P<month>\d{1,2})\2(?P<year>\d{4})(?!\w)"),
+    pattern(rf"(?<![\w.:/]){_DAY}\.?\s{{1,2}}(?:of\s)?{_MONTH}(?:,?\s{_YEAR})?", re.IGNORECASE),
+    pattern(rf"\b{_MONTH}\s{{1,2}}(?:the\s)?{_DAY}(?![:.]\d)(?:,?\s{_YEAR})?", re.IGNORECASE),
+    pattern(rf"\b{_MONTH},?\s(?:of\s)?{_YEAR}", re.IGNORECASE),
+    pattern(rf"\b(?P<alone>{'|'.join(MONTHS)})\b", re.IGNORECASE),
+    pattern(r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE),
 )
 #: Further days of the same month, as in `12 to about 22 April`, `3, 12 and 22 April` or `April 12-22, 2026`.
 _ONE_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
@@ -184,7 +181,9 @@ def _number(match: re.Match[str]) -> str:
 
 def find_numbers(text: str) -> tuple[str, ...]:
     """Return the numbers of a text without dates, in order, each once; `one` to `twelve` count as digits."""
-    placed = [(match.start(), _number(match)) for match in _NUMBER().finditer(text)]
+    placed: list[tuple[int, str]] = []
+    for match in _NUMBER().finditer(text):
+        placed.append((match.start(), _number(match)))
     for match in _CODE.finditer(text):
         if any(char.isdigit() for char in match.group()):
             placed.append((match.start(), match.group().casefold()))
@@ -245,10 +244,13 @@ def _quotations(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    found = words(text)
-    inside = {bare(word.text) for word in found if not word.initial}
+    in_order = words(text)
+    inside: set[str] = set()
+    for word in in_order:
+        if not word.initial:
+            inside.add(bare(word.text))
     names: dict[str, str] = {}
-    for word, following in zip_longest(found, found[1:]):
+    for word, following in zip_longest(in_order, in_order[1:]):
         name = bare(word.text)
         if not may_be_name(name) or any(char.isdigit() for char in name):
             continue
@@ -286,10 +288,14 @@ def content_tokens(text: str, min_letters: int = 3) -> frozenset[str]:
 
     Function words and dates do not count. In writing without spaces, as in Chinese, each pair of signs is a token.
     """
-    tokens = {re.sub(r"[^\d.:]", "", number) for number in find_numbers(find_dates(text)[1])}
+    tokens: set[str] = set()
+    _, without_dates = find_dates(text)
+    for number in find_numbers(without_dates):
+        tokens.add(re.sub(r"[^\d.:]", "", number))
     for word in folded_words(text):
         if _PAIRED().search(word):
-            tokens.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+            for start in range(max(1, len(word) - 1)):
+                tokens.add(word[start : start + 2])
         elif word not in _EMPTY_WORDS and len(stem(word)) >= _min_letters(word, min_letters):
             tokens.add(stem(word))
     if details(text).negated:
@@ -299,4 +305,6 @@ def content_tokens(text: str, min_letters: int = 3) -> frozenset[str]:
 
 def _min_letters(word: str, min_letters: int) -> int:
     """Return the number of letters from which a word counts; an acronym may be shorter than other words."""
-    return min(4, min_letters) if word == word.upper() else min_letters
+    if word == word.upper():
+        return min(4, min_letters)
+    return min_letters

@@ -66,7 +66,11 @@ def missing_details(sources: Sequence[str], text: str, since: Sequence[datetime]
         text: the text that must keep their details.
         since: the time of each source; without it no spans of time are computed.
     """
-    return tuple(row.detail for row in compared_details(sources, text, since) if not row.is_kept)
+    missing: list[str] = []
+    for row in compared_details(sources, text, since):
+        if not row.is_kept:
+            missing.append(row.detail)
+    return tuple(missing)
 
 
 def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime] = ()) -> list[Compared]:
@@ -98,13 +102,16 @@ class _Comparison:
     @classmethod
     def of(cls, text: str, source_days: Sequence[Sequence[_Day]]) -> "_Comparison":
         """Return the details of a text for a comparison with sources that name these days."""
-        days, computed = _days(text), []
+        days = _days(text)
+        computed: list[_Day] = []
+        years: list[str] = []
         for day in days:
             if not any(_implied(day, named) for named in source_days):
                 computed.append(day)
+            # a year within a date counts as a number as well; a day of the month does not
+            if day.year:
+                years.append(f"{day.year:04}")
         present = details(text)
-        # a year within a date counts as a number as well; a day of the month does not
-        years = [f"{day.year:04}" for day in days if day.year]
         return cls(
             folded=" ".join(text.casefold().split()),
             words=frozenset(folded_words(text)),
@@ -135,7 +142,11 @@ class _Comparison:
 
     def _weekdays(self, named: Sequence[_Day]) -> set[str | None]:
         """Return the weekdays of the computed days, and of those that imply a day of the source."""
-        return {day.weekday for day in self.days if day in self.computed or _implied(day, named)}
+        weekdays: set[str | None] = set()
+        for day in self.days:
+            if day in self.computed or _implied(day, named):
+                weekdays.add(day.weekday)
+        return weekdays
 
     def _holds_date(self, written: str) -> bool:
         day = _day(written)
@@ -154,15 +165,17 @@ def _days(text: str) -> list[_Day]:
         day = _day(written)
         if day:
             placed.append((place, day))
-    placed += [(match.start(), _Day(int(match.group()))) for match in _YEAR().finditer(rest)]
+    for match in _YEAR().finditer(rest):
+        placed.append((match.start(), _Day(int(match.group()))))
     placed.sort()
     years = [day.year for _, day in placed]
     days: list[_Day] = []
     for place, (_, day) in enumerate(placed):
         days.append(day)
         if day.year is None:
-            near = [_first_year(reversed(years[:place])), _first_year(years[place:])]
-            days += [day._replace(year=year) for year in near if year]
+            for year in (_first_year(reversed(years[:place])), _first_year(years[place:])):
+                if year:
+                    days.append(day._replace(year=year))
     return days
 
 
@@ -186,7 +199,11 @@ def _is_between(number: str, said_at: datetime | None, days: Sequence[_Day]) -> 
     """Return whether a number is the time between a moment and one of these days: years, months, weeks or days."""
     if said_at is None or not number.isdecimal():
         return False
-    return any(int(number) in _spans(day, day.first, said_at) for day in days if day.first)
+    for day in days:
+        first = day.first
+        if first and int(number) in _spans(day, first, said_at):
+            return True
+    return False
 
 
 def _spans(day: _Day, first: date, said_at: datetime) -> Iterator[int]:

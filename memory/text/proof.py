@@ -60,7 +60,10 @@ def confidential_spans(text: str, typed: Sequence[Message]) -> set[str]:
     sentences_of_all: set[str] = set()
     for message in typed:
         sentences_of_all.update(spans(message.typed_text))
-    close = {said for said in sentences_of_all if len(wanted & _content(said)) > 1}
+    close: set[str] = set()
+    for sentence in sentences_of_all:
+        if len(wanted & _content(sentence)) > 1:
+            close.add(sentence)
     return close or sentences_of_all
 
 
@@ -76,10 +79,13 @@ def find_proof(text: str, typed: Sequence[Message], batch: Sequence[Message], co
         batch: the conversation.
         confidential: sentences that private memories rest on.
     """
-    weights = {token: _rarity(token, batch) for token in _content(text)}
+    weights: dict[str, float] = {}
+    for token in _content(text):
+        weights[token] = _rarity(token, batch)
     best, best_weight = None, 0.0
     for proof in _proofs(typed):
-        weight = sum(weights[token] for token in weights.keys() & _content(proof.said))
+        shared = weights.keys() & _content(proof.said)
+        weight = sum(weights[token] for token in shared)
         if weight > best_weight and proof.said not in confidential and _may_be_read(proof.said):
             best, best_weight = proof, weight
     return best
@@ -103,7 +109,8 @@ def _may_be_read(said: str) -> bool:
 
 def _content(text: str) -> frozenset[str]:
     """Return the content tokens of a text, and its dates without their years."""
-    return content_tokens(text, 1).union(_YEAR_OF_DATE.sub("", date) for date in find_dates(text)[0])
+    dates, _ = find_dates(text)
+    return content_tokens(text, 1).union(_YEAR_OF_DATE.sub("", date) for date in dates)
 
 
 def agrees(text: str, said: str) -> bool:
@@ -118,7 +125,11 @@ def agrees(text: str, said: str) -> bool:
 
 def find_quotations(text: str, typed: Sequence[Message]) -> list[Proof]:
     """Return the sentences of these messages that the text agrees with and that others may read."""
-    return [proof for proof in _proofs(typed) if agrees(text, proof.said) and _may_be_read(proof.said)]
+    quotations: list[Proof] = []
+    for proof in _proofs(typed):
+        if agrees(text, proof.said) and _may_be_read(proof.said):
+            quotations.append(proof)
+    return quotations
 
 
 def spans(text: str) -> list[str]:

@@ -27,8 +27,11 @@ _STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
 def folded(text: str) -> list[str]:
     """Return the words and numbers without case and accents, in order; apostrophes are straight."""
     decomposed = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
-    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
-    return _WORD.findall(letters)
+    letters: list[str] = []
+    for char in decomposed:
+        if not unicodedata.combining(char):
+            letters.append(char)
+    return _WORD.findall("".join(letters))
 
 
 def straight_quotes(query: str) -> str:
@@ -63,9 +66,14 @@ def is_question(sentence: str) -> bool:
 
 def without_questions(text: str) -> str:
     """Return a text without its questions; empty if it has nothing else."""
-    spoken = list(spoken_sentences(text))
-    statements = [sentence for sentence in spoken if not is_question(sentence)]
-    if len(statements) == len(spoken):
+    statements: list[str] = []
+    has_question = False
+    for sentence in spoken_sentences(text):
+        if is_question(sentence):
+            has_question = True
+        else:
+            statements.append(sentence)
+    if not has_question:
         return text
     remainder = " ".join(statements)
     if not any(char.isalnum() for char in remainder):

@@ -103,12 +103,19 @@ def _outdated_details(ended: Sequence[str]) -> frozenset[str]:
 
 def _names(sources: Sequence[str]) -> frozenset[str]:
     """Return the names in the sources; texts that capitalise every noun count for none."""
-    foreign = "\n".join(source for source in sources if not _is_english(source))
-    capitals_mark_names = _capitals_mark_names(foreign)
-    names: set[str] = set()
+    english: list[str] = []
+    foreign: list[str] = []
     for source in sources:
-        if capitals_mark_names or _is_english(source):
-            names.update(name.casefold() for name in details(source).names)
+        if _is_english(source):
+            english.append(source)
+        else:
+            foreign.append(source)
+    with_names = english
+    if _capitals_mark_names("\n".join(foreign)):
+        with_names = english + foreign
+    names: set[str] = set()
+    for source in with_names:
+        names.update(name.casefold() for name in details(source).names)
     return frozenset(names)
 
 
@@ -118,10 +125,18 @@ def wanted_share(sources: Sequence[str], word_limit: int) -> float:
 
 
 def _is_english(text: str) -> bool:
-    small = [word.text for word in words(text) if word.text.islower()]
-    return not small or sum(word in FUNCTION_WORDS for word in small) >= _FEWEST_ENGLISH * len(small)
+    lower_case = function_words = 0
+    for word in words(text):
+        if word.text.islower():
+            lower_case += 1
+            function_words += word.text in FUNCTION_WORDS
+    return function_words >= _FEWEST_ENGLISH * lower_case
 
 
 def _capitals_mark_names(text: str) -> bool:
-    inside = [word.text for word in words(text) if not word.initial]
-    return sum(word[0].isupper() for word in inside) <= _MAX_NAMES * len(inside)
+    inside = capitalised = 0
+    for word in words(text):
+        if not word.initial:
+            inside += 1
+            capitalised += word.text[0].isupper()
+    return capitalised <= _MAX_NAMES * inside

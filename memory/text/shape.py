@@ -207,6 +207,10 @@ def _cut(window: str) -> int:
     paragraph = window.rfind("\n\n")
     if paragraph >= _MIN_PIECE_CHARS:
         return paragraph
-    ends = [end for end in sentence_ends(window) if _MIN_PIECE_CHARS <= end <= MAX_PIECE_CHARS]
-    blanks = [place for place, char in enumerate(window) if char.isspace()]
-    return (ends or blanks or [MAX_PIECE_CHARS])[-1]
+    for end in reversed(sentence_ends(window)):
+        if _MIN_PIECE_CHARS <= end <= MAX_PIECE_CHARS:
+            return end
+    for place in reversed(range(len(window))):
+        if window[place].isspace():
+            return place
+    return MAX_PIECE_CHARS

@@ -74,7 +74,10 @@ def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None]
     """
     if draft.private or draft.category in personal or has_contact_data(draft.text):
         return False
-    typed = [message.typed_text for message in sources if is_typed(message, members)]
+    typed: list[str] = []
+    for message in sources:
+        if is_typed(message, members):
+            typed.append(message.typed_text)
     return bool(typed) and not any(imitates_prompt(text) for text in [draft.text, *typed])
 
 

@@ -105,7 +105,10 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 
 def sentence_ends(text: str) -> list[int]:
     """Return the end of each sentence; the last one is the end of the text. In doubt, as after `Dr.`, none ends."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text) if _ends_sentence(text, match)]
+    ends: list[int] = []
+    for match in _SENTENCE_END.finditer(text):
+        if _ends_sentence(text, match):
+            ends.append(match.end())
     if not ends or text[ends[-1] :].strip():
         ends.append(len(text))
     return ends

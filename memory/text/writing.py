@@ -129,8 +129,8 @@ def _problem(text: str, limits: _Limits, *, is_sentence: bool) -> Problem | None
     if not is_sentence:
         return None
     unquoted = QUOTED.sub(lambda quotation: " " * len(quotation.group()), text)
-    found = words(unquoted)
-    if any(_is_pronoun(unquoted, found, index) for index in range(len(found))):
+    in_order = words(unquoted)
+    if any(_is_pronoun(unquoted, in_order, index) for index in range(len(in_order))):
         return "first_person"
     if re.split("['’]", first.group().casefold())[0] in _BARE_PRONOUNS:
         return "pronoun_start"
@@ -179,36 +179,36 @@ def _is_loop(tokens: list[str], size: int) -> bool:
     return tokens == phrase * (len(tokens) // size)
 
 
-def _is_pronoun(text: str, found: list[Word], index: int) -> bool:
+def _is_pronoun(text: str, in_order: list[Word], index: int) -> bool:
     """Return whether a word is a pronoun of the first or second person.
 
     The country US, pronouns within titles (a capital inside a sentence) and the Roman numeral I are none.
     """
-    word = found[index]
+    word = in_order[index]
     folded = word.text.casefold().replace("’", "'")
     if folded in SUBJECT_I:
-        return len(folded) > 1 or not _is_other_i(text, found, index)
+        return len(folded) > 1 or not _is_other_i(text, in_order, index)
     if folded == "mine":
-        return word.initial or found[index - 1].text.casefold() in _BEFORE_MINE
+        return word.initial or in_order[index - 1].text.casefold() in _BEFORE_MINE
     if folded not in _PRONOUNS or word.text == "US":
         return False
     return word.initial or not word.text[0].isupper()
 
 
-def _is_other_i(text: str, found: list[Word], index: int) -> bool:
+def _is_other_i(text: str, in_order: list[Word], index: int) -> bool:
     """Return whether an I is a Roman numeral (`World War I`) or part of an abbreviation (`I/O`, `i.e.`)."""
-    word = found[index]
+    word = in_order[index]
     end = word.start + 1
     if text.startswith(("/", "&"), end) or text[end : end + 2].casefold() == ".e":
         return True
     if word.initial or word.text != "I":
         return False
-    before = found[index - 1]
+    before = in_order[index - 1]
     name = before.text.casefold()
     if name in _NUMBERED:
         return True
     is_name = before.text[0].isupper() and name not in DATE_WORDS and not (before.initial and is_common_word(name))
     if not is_name or text[before.start + len(name) : word.start] != " ":
         return False
-    is_place = index > 1 and found[index - 2].text.casefold() in _PLACES
+    is_place = index > 1 and in_order[index - 2].text.casefold() in _PLACES
     return not is_place and _AFTER_NUMERAL.match(text, end) is not None
