@@ -3,8 +3,8 @@
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Outcome, Tracked
-from mnemic.memory.runtime.graph import hide_untracked, tracked, with_lease, with_resources
+from mnemic.memory.runtime.events import Outcome, Recorded
+from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
@@ -20,11 +20,11 @@ def build_consolidation(
         ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationOutput
     )
     collecting, writing, saving = (
-        Tracked("consolidation", event, _read_outcome) for event in ("collect", "write", "save")
+        Recorded("consolidation", event, _read_outcome) for event in ("collect", "write", "save")
     )
-    builder.add_node("collect", with_resources(provide, tracked(collect, collecting)))
-    builder.add_node("write", with_lease(provide, tracked(write_consolidation, writing)))
-    builder.add_node("save", with_lease(provide, tracked(save_consolidation, saving)))
+    builder.add_node("collect", with_resources(provide, recorded(collect, collecting)))
+    builder.add_node("write", with_lease(provide, recorded(write_consolidation, writing)))
+    builder.add_node("save", with_lease(provide, recorded(save_consolidation, saving)))
     builder.add_edge(START, "collect")
     builder.add_conditional_edges("collect", _after_collect, ["write", END])
     builder.add_conditional_edges("write", _after_write, ["save", END])

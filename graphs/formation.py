@@ -7,8 +7,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Send
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
-from mnemic.memory.runtime.events import Tracked
-from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, tracked, with_lease, with_resources
+from mnemic.memory.runtime.events import Recorded
+from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, recorded, shown, with_lease, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.formation import (
@@ -41,10 +41,10 @@ def build_formation(
     builder = StateGraph(
         FormationState, context_schema=Identity, input_schema=FormationInput, output_schema=FormationOutput
     )
-    builder.add_node("gate", with_resources(provide, tracked(gate, Tracked("formation", "gate", note_gate))))
+    builder.add_node("gate", with_resources(provide, recorded(gate, Recorded("formation", "gate", note_gate))))
     for node in _LEASED:
-        names = Tracked("formation", node.__name__)
-        builder.add_node(node.__name__, with_lease(provide, tracked(node, names)))
+        names = Recorded("formation", node.__name__)
+        builder.add_node(node.__name__, with_lease(provide, recorded(node, names)))
     builder.add_node("consolidate", partial(consolidate, graph=consolidation))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
@@ -59,7 +59,7 @@ def build_formation(
     return trace_without_contents(formation, provide)
 
 
-# The routes read the untracked run: on a server's thread tracked channels hold values of the last run.
+# The routes read the untracked run: on a server's thread checkpointed channels hold values of the last run.
 
 
 def _after_gate(state: FormationState) -> str:

@@ -3,8 +3,8 @@
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Tracked
-from mnemic.memory.runtime.graph import hide_untracked, tracked, with_resources
+from mnemic.memory.runtime.events import Recorded
+from mnemic.memory.runtime.graph import hide_untracked, recorded, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.recall import decide, note_decision, note_search, or_without_memory, read_context, render, search
@@ -16,12 +16,12 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     """Return the compiled graph. It has few nodes, since each costs half a millisecond per turn."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
     # a search names its user and its best similarity; the rest of every turn is summed up, not to write rows for each
-    reading = Tracked("recall", "read", counts_person=False)
-    deciding = Tracked("recall", "classify", note_decision, counts_person=False)
-    searching = Tracked("recall", "search", note_search)
-    builder.add_node("read_context", or_without_memory(with_resources(provide, tracked(read_context, reading))))
-    builder.add_node("decide", with_resources(provide, tracked(decide, deciding)))
-    builder.add_node("search", or_without_memory(with_resources(provide, tracked(search, searching))))
+    reading = Recorded("recall", "read", counts_person=False)
+    deciding = Recorded("recall", "classify", note_decision, counts_person=False)
+    searching = Recorded("recall", "search", note_search)
+    builder.add_node("read_context", or_without_memory(with_resources(provide, recorded(read_context, reading))))
+    builder.add_node("decide", with_resources(provide, recorded(decide, deciding)))
+    builder.add_node("search", or_without_memory(with_resources(provide, recorded(search, searching))))
     builder.add_node("render", render)
     builder.add_edge(START, "read_context")
     builder.add_conditional_edges(

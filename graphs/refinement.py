@@ -5,8 +5,8 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Tracked
-from mnemic.memory.runtime.graph import hide_untracked, tracked, with_lease, with_resources
+from mnemic.memory.runtime.events import Recorded
+from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
 from mnemic.memory.runtime.resources import Provider, from_environment
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
@@ -23,10 +23,10 @@ def build_refinement(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementOutput
     )
     turn, calls = partial(take_turn, make_tools=refinement_tools), partial(call_tools, make_tools=refinement_tools)
-    builder.add_node("open", with_resources(provide, tracked(open_refinement, Tracked("refinement", "open"))))
-    builder.add_node("agent", with_lease(provide, tracked(turn, Tracked("refinement", "agent"))))
-    builder.add_node("tools", with_lease(provide, tracked(calls, Tracked("refinement", "tools"))))
-    builder.add_node("close", with_lease(provide, tracked(close_refinement, Tracked("refinement", "close"))))
+    builder.add_node("open", with_resources(provide, recorded(open_refinement, Recorded("refinement", "open"))))
+    builder.add_node("agent", with_lease(provide, recorded(turn, Recorded("refinement", "agent"))))
+    builder.add_node("tools", with_lease(provide, recorded(calls, Recorded("refinement", "tools"))))
+    builder.add_node("close", with_lease(provide, recorded(close_refinement, Recorded("refinement", "close"))))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
     builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])

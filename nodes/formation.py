@@ -61,7 +61,7 @@ async def consolidate(state: ConsolidationInput, runtime: Runtime[Identity], gra
 
 
 def _update(run: FormationRun) -> FormationState:
-    """Return the run with its figures so far."""
+    """Return the state update of a run: the run and its public figures."""
     return {
         "run": run,
         "reason": run.reason,

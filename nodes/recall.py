@@ -40,7 +40,7 @@ async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
 
 
 def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:
-    """Return the node as one that goes without memory if the database is away, so that the turn is still answered."""
+    """Return the node, wrapped: if the database is unavailable, recall returns an empty context."""
 
     async def run(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
         try:

@@ -51,7 +51,7 @@ from mnemic.state.results import AnnouncedChange, Forgotten, FormationResult, Re
 from mnemic.state.settings import Settings
 from mnemic.tools.memory import make_tools
 
-if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
+if TYPE_CHECKING:  # only annotations need them
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
 
@@ -70,7 +70,7 @@ class Mnemic:
     """
 
     def __init__(self, resources: Resources) -> None:
-        #: Settings, database and models; for the faces of this package.
+        #: Settings, database and models; used by the server, the command line and the middleware.
         self.resources = resources
         #: The compiled graphs, for a graph of your own.
         self.graphs = Graphs(self._provide, resources.categories)
@@ -119,8 +119,9 @@ class Mnemic:
 
         Args:
             database_url: Postgres of the role `mnemic_app`; by default the embedded server.
-            fast_model: `provider:model`, or a chat model of LangChain's, for the steps of a formation.
-            slow_model: the same for consolidations.
+            fast_model: `provider:model`, or a chat model of LangChain's, for facts, decisions, observations, the
+                judgment of pairs, and insights.
+            slow_model: the same for reflections, consolidations, and the propagation of memories.
             agent_model: the same for answers and refinements.
             embedder: a name, or an `Embeddings` of LangChain's.
             base_url: an OpenAI-compatible endpoint for models and embedder.
@@ -162,12 +163,12 @@ class Mnemic:
     ) -> RecallResult:
         """Return the memory context of this turn: always-in-context memories, and search results if needed.
 
-        `with_memory` puts its `context` into a request. If the embedder or the database fails, the turn goes on with
-        less, and `degraded` names the missing part. The context lists changes since the session's last recall; pass its
-        `revision` to `observe`.
+        `mnemic.with_memory` puts its `context` into a request. If the embedder or the database fails, the turn goes on
+        with less, and `degraded` names the missing part. The context lists changes since the session's last recall;
+        pass its `revision` to `observe`.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             question: the message of this turn.
             search: `auto`: rules decide by the question; `always`: the agent is not sure of its answer; `never`.
             budget_tokens: maximum tokens of the search results; None for the setting.
@@ -208,7 +209,7 @@ class Mnemic:
         At most two related memories may follow (`related_to`).
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             query: the question; a phrase in quotation marks must occur in each result.
             categories: only these; None for all that the role may read.
             filters: further limits; see `MemoryFilters`.
@@ -279,7 +280,7 @@ class Mnemic:
         Raises:
             ModelError: if the model failed, or a setting of the embedder is wrong; the messages stay pending, as after
                 any error.
-            ConcurrentChangeError: if other runs were faster, time and again.
+            ConcurrentChangeError: after 3 lost races with other runs.
             DatabaseUnavailableError: if the database cannot be reached in time.
             InvalidInputError: if the identity has no session.
         """
@@ -305,7 +306,7 @@ class Mnemic:
         Similar memories are listed (`near`) and stay: `correct` replaces one.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             content: one complete sentence in the third person, of at most 30 words for a fact; the title of a
                 procedure.
             category: one that the role reads and formation may choose from; not for a procedure, which is
@@ -351,14 +352,15 @@ class Mnemic:
         one operation for `history.undo`. An active memory with the same text takes the place instead.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             id: the memory to correct.
             content: a text as for `remember`; for a procedure its title and, below it, a line for each step.
 
         Raises:
             InvalidInputError: if this identity's role has no such memory, or a value cannot be used.
             NotCorrectedError: if the memory is protected, closed, absorbed or a consolidation, or shared while the
-                content may not be; or the session has had enough forgotten and corrected today.
+                content may not be; or the session's daily limit of forgets and corrections
+                (`forgets_per_session_and_day`) is reached.
             CategoryRefusedError: if the role has no allowlist, or may not write into this category.
             EmbeddingError: if a setting of the embedder is wrong; nothing was written.
             ConcurrentChangeError: if the memory was changed meanwhile; nothing was written.
@@ -370,13 +372,13 @@ class Mnemic:
         """Soft-delete a memory of the identity's user or session; `history.undo` reverses it.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             id: the memory to forget.
 
         Raises:
             InvalidInputError: if this identity's role has no such memory, or the value is no id.
-            NotForgottenError: if the memory is protected, shared, or a consolidation, or the session has forgotten
-                enough today.
+            NotForgottenError: if the memory is protected, shared, or a consolidation, or the session's daily limit of
+                forgets and corrections (`forgets_per_session_and_day`) is reached.
             CategoryRefusedError: if the role has no allowlist.
         """
         memory_id = to_uuid(id)
@@ -392,14 +394,14 @@ class Mnemic:
         of this session only. Each call is an operation of its own; `history.undo_refinement` undoes all of them.
 
         Args:
-            identity: the owner of the scope key.
+            identity: identity of the run.
             scope_key: the memories to refine, such as `user:ana`; None for the agent's own.
             force: refine memories within their budget, too.
             dry_run: count the work, and change nothing.
 
         Raises:
             RefinementRunningError: if another refinement of the scope key is running; the message has its duration.
-            RefinementOverError: if this run was frozen for so long that another one has resumed the refinement.
+            RefinementOverError: if this run lost its lease to another run, which has resumed the refinement.
             ModelError: if the model failed; the calls so far stay, and the next `refine` resumes the refinement.
             CategoryRefusedError: if the identity's role does not read the always-in-context memories.
             InvalidInputError: if the scope key is none of the identity's.
@@ -415,7 +417,7 @@ class Mnemic:
         """Return one memory of the identity in any state.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies, and the role `owner` reads all.
+            identity: identity of the run; its role limits the categories, and the role `owner` reads all.
             id: the memory.
 
         Raises:
@@ -437,7 +439,7 @@ class Mnemic:
         """Return the identity's memories, newest first.
 
         Args:
-            identity: the owner of the memories; its role's allowlist applies, and the role `owner` reads all.
+            identity: identity of the run; its role limits the categories, and the role `owner` reads all.
             kinds: only memories of these kinds.
             limit: maximum number of memories.
             with_closed: whether to include superseded and absorbed memories.
@@ -462,7 +464,7 @@ class Mnemic:
         """Change values of a memory, but not its text; None leaves a value unchanged. `history.undo` reverses it.
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             id: the memory to change.
             pinned: whether maintenance keeps the memory, however long it is not used.
             tags: all of its tags; an empty list removes them.

@@ -35,7 +35,8 @@ CATALOG_IDLE_SECONDS: Final = 60.0
 #: Longest wait for an agent's head, longer than IDLE_SECONDS of a frozen process: a save that gives up earlier loses
 #: paid answers of models.
 HEAD_SECONDS: Final = 10.0
-#: Maximum number of repetitions of a write that Postgres rolled back, and the longest pause before the first one.
+#: Maximum number of repetitions of a write that Postgres rolled back, and the longest pause before the first one, in
+#: seconds.
 RETRIES: Final = 3
 PAUSE_SECONDS: Final = 0.05
 #: Serialization failure, deadlock, lock timeout: the whole transaction is rolled back and may be repeated.
@@ -87,22 +88,22 @@ class Database:
     """A pool of connections of the service's role.
 
     Args:
-        dsn: of that role.
-        settings: the limits.
+        dsn: DSN of the service role.
+        settings: size of the pool and time limits.
         revive: starts the embedded server if it has ended; called in a thread before each connection is made.
     """
 
     def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
-        async def revived_dsn() -> str:
+        async def running_dsn() -> str:
             if revive:
                 await asyncio.to_thread(revive)
             return dsn
 
         #: Returns the DSN once the server runs, for other pools.
-        self.conninfo = revived_dsn
-        #: For a library that needs a pool; its statements go through `threads`.
+        self.running_dsn = running_dsn
+        #: The pool, for a library that needs one; its statements go through `thread_transaction`.
         self.pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-            revived_dsn,
+            running_dsn,
             connection_class=TimeoutConnection,
             kwargs=connection_options(dsn),
             min_size=1,
@@ -162,10 +163,13 @@ class Database:
     ) -> AsyncIterator[ScopedTransaction]:
         """Open a transaction that sees only the identity's scope keys; commit at the end, roll back on an error.
 
+        If another user has taken the session id, the session is stored under an id made of the session and the user.
+        Otherwise two users whose host reuses an id would share one session's memories.
+
         Args:
             identity: the agent, its user, groups and session.
-            for_recall: limit the waits for a connection and for each statement (by default to two seconds), behind the
-                recalls that came before.
+            for_recall: limit the wait for a connection and the duration of each statement to the time limit of a
+                recall, by default two seconds, and queue behind earlier recalls.
             scope: further visible rows, or the only ones.
 
         Raises:
@@ -190,12 +194,11 @@ class Database:
             "scope_keys": array_text(keys),
             "categories": "" if categories is None else array_text(tuple(categories)),
         }
-        begin = _SCOPE
+        opening_sql = _SCOPE
         if identity.session_id and identity.user_id and not scope.get("administers"):
-            begin += _STORED_SESSION
+            opening_sql += _STORED_SESSION
             values |= {"session_id": identity.session_id, "user_id": identity.user_id}
-        results: list[str] = []
-        async with queued, self._open_transaction(statement_seconds, begin, results, **values) as connection:
+        async with queued, self._open_transaction(statement_seconds, opening_sql, **values) as (connection, results):
             stored_session_id = results[0] if results else identity.session_id
             limits = self._limits(statement_seconds)
             tx = ScopedTransaction(connection, identity, keys, stored_session_id, limits["lock"], limits["head"])
@@ -235,11 +238,13 @@ class Database:
             attempt += 1
 
     @asynccontextmanager
-    async def threads(self, prefix: str, *, is_snapshot: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+    async def thread_transaction(
+        self, prefix: str, *, is_snapshot: bool = False
+    ) -> AsyncIterator[AsyncCursor[DictRow]]:
         """Open a transaction that sees only the threads of one owner, and yield a cursor.
 
         Args:
-            prefix: of the ids of these threads.
+            prefix: prefix of the thread ids.
             is_snapshot: let all statements read one snapshot, and allow savepoints.
 
         Raises:
@@ -247,7 +252,7 @@ class Database:
         """
         statement_seconds = self.settings.statement_timeout_seconds
         if is_snapshot:
-            async with self._open_transaction(statement_seconds, _THREADS_SNAPSHOT, threads=prefix) as connection:
+            async with self._open_transaction(statement_seconds, _THREADS_SNAPSHOT, threads=prefix) as (connection, _):
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
         # a pipeline is one transaction, without round trips for BEGIN and COMMIT
@@ -256,40 +261,46 @@ class Database:
             await cursor.execute(self._threads, [prefix])
             yield cursor
 
-    def catalog(self) -> AbstractAsyncContextManager[AsyncConnection]:
+    @asynccontextmanager
+    async def catalog(self) -> AsyncIterator[AsyncConnection]:
         """Open a read-only transaction on one snapshot, without a scope, for queries about the database itself.
 
-        The set-up has to be checked before any identity is trusted. Without a scope the policies hide the rows of every
-        agent; Postgres' catalogs and the record of migrations remain.
+        It is used by the doctor and for lists of agents, before an identity exists. Without a scope the policies hide the
+        rows of every agent; Postgres' catalogs and the record of migrations remain.
 
         Raises:
             DatabaseUnavailableError: if the database cannot be reached, cut the connection, or took too long.
             MnemicError: as `transaction` does.
         """
         statement_seconds = self.settings.statement_timeout_seconds
-        return self._open_transaction(statement_seconds, _CATALOG, idle=_milliseconds(CATALOG_IDLE_SECONDS))
+        idle = _milliseconds(CATALOG_IDLE_SECONDS)
+        async with self._open_transaction(statement_seconds, _CATALOG, idle=idle) as (connection, _):
+            yield connection
 
     @asynccontextmanager
     async def _open_transaction(
-        self, statement_seconds: float, begin: LiteralString, results: list[str] | None = None, **values: str
-    ) -> AsyncIterator[AsyncConnection]:
+        self, statement_seconds: float, opening_sql: LiteralString, **values: str
+    ) -> AsyncIterator[tuple[AsyncConnection, list[str]]]:
         """Open a transaction; commit at the end, while after an error the pool rolls back.
 
         Args:
             statement_seconds: time limit of a statement.
-            begin: the first statements.
-            results: receives the values that the last of these statements returns.
-            values: of these statements.
+            opening_sql: the first statements, which begin the transaction.
+            values: values of their placeholders.
+
+        Yields:
+            The connection, and the values that the last of the first statements returned.
         """
         async with self._connected(statement_seconds) as connection:
             all_values = {**self._limits(statement_seconds), **values}
-            cursor = await AsyncClientCursor(connection).execute(begin, all_values)
+            cursor = await AsyncClientCursor(connection).execute(opening_sql, all_values)
             while cursor.nextset():
                 pass
-            if results is not None and cursor.description:
+            results: list[str] = []
+            if cursor.description:
                 for (value,) in await cursor.fetchall():
                     results.append(value)
-            yield connection
+            yield connection, results
             await connection.commit()
 
     @asynccontextmanager
@@ -306,7 +317,7 @@ class Database:
             raise typed_error(error) from None
 
     async def _borrow(self, borrowed: AsyncExitStack, seconds: float) -> TimeoutConnection:
-        """Return a connection within so many seconds, or later if the database serves other requests meanwhile."""
+        """Return a connection within `seconds`, or later if the database serves other requests meanwhile."""
         max_seconds = self.settings.pool_timeout_seconds
         deadline = monotonic() + max_seconds
         while True:
@@ -318,7 +329,7 @@ class Database:
                     raise
 
     async def _check_idle(self, connection: TimeoutConnection) -> None:
-        """Remove idle connections that the server has ended, if this one has received its end.
+        """Remove the idle connections that the server has closed, if the server has closed this connection.
 
         After a restart of the server each of them would fail one transaction, and a failed run would lose its lease.
         """

@@ -260,7 +260,7 @@ class ThreadSaver(AsyncPostgresSaver):
     async def _owned_cursor(self) -> AsyncIterator[tuple[AsyncCursor[DictRow], ThreadOwner]]:
         """Open a transaction on the owner's threads, for statements that the library does not have."""
         owner = await self._owner(None)
-        async with self._database.threads(owner.prefix) as cursor:
+        async with self._database.thread_transaction(owner.prefix) as cursor:
             yield cursor, owner
 
     async def _load_checkpoint_tuple(self, value: DictRow) -> CheckpointTuple:
@@ -272,7 +272,7 @@ class ThreadSaver(AsyncPostgresSaver):
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
         """Override the library's cursor: a transaction on a connection of its own, without the library's lock."""
         call = _CALL.get()
-        async with self._database.threads(call.prefix, is_snapshot=call.is_snapshot) as cursor:
+        async with self._database.thread_transaction(call.prefix, is_snapshot=call.is_snapshot) as cursor:
             yield cursor
 
 

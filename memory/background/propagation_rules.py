@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_quotations
-from mnemic.memory.text.sharing import Draft, is_typed, may_share
+from mnemic.memory.text.sharing import ShareRequest, is_typed, may_share
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
 
@@ -75,7 +75,7 @@ def independent_pair(
 def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Set[str]) -> list[Evidence]:
     """Return the proofs as evidence; none if they do not allow the memory in that scope."""
     memory = claim.memory
-    draft = Draft(scope, memory.content, memory.category, memory.private)
+    draft = ShareRequest(scope, memory.content, memory.category, memory.private)
     messages: list[Message] = []
     authors: set[str | None] = set()
     evidence: list[Evidence] = []

@@ -21,7 +21,7 @@ from mnemic.memory.runtime.access import require_visible, visible_memories
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import require_text
-from mnemic.memory.text.sharing import Draft
+from mnemic.memory.text.sharing import ShareRequest
 from mnemic.prompts.explicit import refusals
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
@@ -44,7 +44,7 @@ async def correct(resources: Resources, identity: Identity, memory_id: UUID, con
 
     Args:
         resources: the open database and models.
-        identity: the owner of the memory.
+        identity: identity of the run; its role limits the categories.
         memory_id: the memory to correct.
         content: the new text; of a procedure its title and a line for each step.
         caller: the trusted host, or a model.
@@ -188,7 +188,7 @@ async def _shareable_sentence(
     if old.kind in CONTEXT_KINDS and isinstance(caller, ModelCaller):
         # it is in the prompts of other people, so no conversation may write it
         scope = "user"
-    draft = Draft(scope, text, old.category, private=old.private)
+    draft = ShareRequest(scope, text, old.category, private=old.private)
     place = await permitted_place(resources, identity, draft, caller, fallback="")
     if place.scope_key != old.scope_key:
         raise NotCorrectedError(refusals.SHARED_TO_CORRECT)

@@ -39,7 +39,7 @@ async def forget(resources: Resources, identity: Identity, memory_id: UUID, call
 
     Args:
         resources: the open database and models.
-        identity: the owner of the memory.
+        identity: identity of the run; its role limits the categories.
         memory_id: the memory to forget.
         caller: a model's forgets are limited in number with and without a session.
 

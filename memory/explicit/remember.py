@@ -15,7 +15,7 @@ from mnemic.memory.runtime.scoping import Place, ScopeResolver
 from mnemic.memory.runtime.transcript import group_names
 from mnemic.memory.text.bands import Band, band_of_pair, nearest_relations
 from mnemic.memory.text.proof import find_quotations
-from mnemic.memory.text.sharing import Draft, is_typed
+from mnemic.memory.text.sharing import ShareRequest, is_typed
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
@@ -48,7 +48,7 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
 
     Args:
         resources: the open database and models.
-        identity: the owner of the memory.
+        identity: identity of the run; its role limits the categories.
         request: the text and its values; a wider scope than the user's counts only through the rules of sharing.
         caller: the trusted host, or a model.
 
@@ -67,7 +67,7 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
     if request.kind == "core" and isinstance(caller, ModelCaller):
         # a core memory of group or agent is in the prompts of other people, so no conversation may write one
         scope = "user"
-    draft = Draft(scope, text, request.category, request.private)
+    draft = ShareRequest(scope, text, request.category, request.private)
     new = await _new_memory(resources, identity, draft, request.kind, caller)
     # the user's own sentence is shared unchanged
     content = new.content if new.said else checked_sentence(new.content, new.kind)
@@ -89,7 +89,7 @@ async def remember_procedure(
         EmbeddingError: if a setting of the embedder is wrong; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
-    draft = Draft(request.scope, checked_procedure(request), _PROCEDURAL, private=False)
+    draft = ShareRequest(request.scope, checked_procedure(request), _PROCEDURAL, private=False)
     new = await _new_memory(resources, identity, draft, "procedure", caller)
     return await _store(resources, identity, replace(new, importance=3), caller, [*allowed, _PROCEDURAL])
 
@@ -111,7 +111,7 @@ async def _store(
 
     Args:
         resources: the open database and models.
-        identity: the owner of the memory.
+        identity: identity of the run; its role limits the categories.
         new: the memory.
         caller: the trusted host, or a model.
         categories: categories that the role may see; no other memory counts as a duplicate or as near.
@@ -213,7 +213,9 @@ async def _near_facts(
     return near, bands
 
 
-async def _new_memory(resources: Resources, identity: Identity, draft: Draft, kind: Kind, caller: Caller) -> NewMemory:
+async def _new_memory(
+    resources: Resources, identity: Identity, draft: ShareRequest, kind: Kind, caller: Caller
+) -> NewMemory:
     """Return the memory with the requested scope if the rules of sharing allow it, else with the user's."""
     fallback = scope_key("user", identity.user_id) if identity.user_id else ""
     place = await permitted_place(resources, identity, draft, caller, fallback=fallback)
@@ -232,7 +234,7 @@ async def _new_memory(resources: Resources, identity: Identity, draft: Draft, ki
 
 
 async def permitted_place(
-    resources: Resources, identity: Identity, draft: Draft, caller: Caller, *, fallback: str
+    resources: Resources, identity: Identity, draft: ShareRequest, caller: Caller, *, fallback: str
 ) -> Place:
     """Return the group's or agent's scope key if the draft names it and the rules allow it, else the fallback.
 

@@ -1,4 +1,4 @@
-"""Memories from the drafts of one answer of a model: checked, with their scope keys, and without duplicates. Pure.
+"""Memories from the drafts of one answer of a model: checked, with their scope keys, and without duplicates. No I/O.
 
 A requested scope wider than the user's counts only through the rules of `memory.text.sharing` and `memory.text.proof`.
 """
@@ -23,7 +23,7 @@ from mnemic.memory.runtime.scoping import ScopeResolver
 from mnemic.memory.runtime.transcript import speakers, typed_messages
 from mnemic.memory.text.proof import Proof, confidential_spans
 from mnemic.memory.text.shape import clean_text, clip_text
-from mnemic.memory.text.sharing import Draft
+from mnemic.memory.text.sharing import ShareRequest
 from mnemic.memory.text.words import folded_words
 from mnemic.memory.text.writing import Verdict, check_text
 from mnemic.prompts.formation.extraction import (
@@ -46,6 +46,8 @@ from mnemic.state.records import Memory, Message, NewMemory, attachment_id
 #: user's message.
 _OPEN_TO_OTHERS: Final = frozenset({"event", "knowledge", "projects"})
 MAX_SUBJECT_CHARS: Final = 100
+#: Subject of a fact, if its draft names none.
+_UNKNOWN_SUBJECT: Final = "?"
 #: Words in a row that a draft and the instructions do not share by chance.
 _COPIED_WORDS: Final = 5
 #: An observation stands for a fact and a reflection.
@@ -80,7 +82,7 @@ class _Origin:
 
 @dataclass
 class MemoryBuilder:
-    """Memories of one answer, with figures about its drafts."""
+    """Builder that turns each draft of one answer into a memory or refuses it, and counts both."""
 
     context: BuilderContext
     #: Whether the model declares that the other messages hold nothing.
@@ -97,7 +99,8 @@ class MemoryBuilder:
     #: Typed sentences that private drafts rest on.
     _confidential: set[str] = field(default_factory=set)
     _cited: set[UUID] = field(default_factory=set)
-    _open: set[UUID] = field(default_factory=set)
+    #: Messages that a refused draft rests on.
+    _uncovered: set[UUID] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Collect the sentences of private facts that were formed from the same messages."""
@@ -105,7 +108,8 @@ class MemoryBuilder:
         by_id = {message.id: message for message in self._batch}
         for memory in self._existing:
             if isinstance(memory, NewMemory) and memory.private:
-                sources = [by_id[place] for place in memory.source_message_ids if place in by_id]
+                ids = memory.source_message_ids
+                sources = [by_id[message_id] for message_id in ids if message_id in by_id]
                 self._confidential |= confidential_spans(memory.content, typed_messages(sources))
 
     @property
@@ -162,13 +166,13 @@ class MemoryBuilder:
 
         Args:
             run: the run so far.
-            retained: the memories that the run goes on with; the others count as refused, being over the limit.
+            retained: memories within the limit; the rest are counted as `over_limit`.
         """
         refused = self.refused + Counter(over_limit=len(self.memories) - len(retained))
         before = run.coverage
         coverage = Coverage(
             cited=before.cited | self._cited,
-            open=before.open | self._open,
+            open=before.open | self._uncovered,
             nothing_else=self.nothing_else and before.nothing_else is not False,
         )
         return replace(
@@ -183,11 +187,11 @@ class MemoryBuilder:
         """Return the fact of a draft in its permitted scope, or None if the draft is refused."""
         origin = self._origin(draft, draft.scope)
         verdict = check_text(draft.content, kind="fact", max_words=None)
-        problem = self._problem(draft.content, origin, is_open=draft.category in _OPEN_TO_OTHERS)
+        problem = self._problem(draft.content, origin, may_cite_others=draft.category in _OPEN_TO_OTHERS)
         text = self._take(verdict, origin.sources, problem)
         if text is None:
             return None
-        subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or "?"
+        subject = clip_text(" ".join(clean_text(draft.subject).split()), MAX_SUBJECT_CHARS) or _UNKNOWN_SUBJECT
         fact = self._placed(draft, text, draft.scope, origin, subject)
         fact = replace(fact, provenance=draft.provenance)
         if fact.scope_key == origin.scope_key:
@@ -199,7 +203,8 @@ class MemoryBuilder:
         origin = self._origin(draft, scope)
         max_words = MAX_OBSERVATION_WORDS if isinstance(draft, ObservationDraft) else None
         verdict = check_text(draft.content, kind="reflection", max_words=max_words)
-        problem = self._problem(draft.content, origin, is_open=scope == "session")
+        # a session's memories have no owner: they may rest on the words of the assistant or of a tool
+        problem = self._problem(draft.content, origin, may_cite_others=scope == "session")
         text = self._take(verdict, origin.sources, problem)
         if text is None:
             return None
@@ -236,17 +241,19 @@ class MemoryBuilder:
             origin: messages and owner of the draft.
             subject: subject of a fact; a reflection has its owner as its subject.
         """
-        wanted = Draft(scope, text, draft.category, draft.private, group=draft.group)
+        wanted = ShareRequest(scope, text, draft.category, draft.private, group=draft.group)
         proof = self._proof(wanted, origin)
+        # kept for user scope too, since a group may get the memory later; `with_shared_wording` clears it at the save
         said = proof.said if proof else None
         place = self.context.resolver.resolve(wanted, origin.sources, said, fallback=origin.scope_key or "")
         author = origin.owner
         if proof and place.scope_key != origin.scope_key:
             author = proof.author
         kind: Kind = "fact" if isinstance(draft, FactDraft) else "reflection"
+        category = self.context.categories.stored_as(draft.category)
+        memory = new_memory(kind, category, place.scope_key, text, origin.sources[-1].said_at, subject)
         return replace(
-            self._memory(kind, place.scope_key, text, origin.sources, subject),
-            category=self.context.categories.stored_as(draft.category),
+            self._with_sources(memory, origin.sources),
             importance=min(5, max(1, draft.importance)),
             private=draft.private,
             tags=place.tags,
@@ -254,7 +261,7 @@ class MemoryBuilder:
             said=said,
         )
 
-    def _proof(self, draft: Draft, origin: _Origin) -> Proof | None:
+    def _proof(self, draft: ShareRequest, origin: _Origin) -> Proof | None:
         """Return the typed sentence of a draft; a draft of user scope rests on the user's own words alone."""
         resolver, sources = self.context.resolver, origin.sources
         if not resolver.identity.group_ids and draft.scope != "agent":
@@ -291,7 +298,9 @@ class MemoryBuilder:
             return
         users = speakers(self._batch)
         key = scope_key("user", users[0]) if len(users) == 1 else self._session_key
-        self._add(self._memory("episode", key, content, self._batch[-1:]))
+        last = self._batch[-1:]
+        episode = new_memory("episode", "event", key, content, last[0].said_at)
+        self._add(self._with_sources(episode, last))
 
     def _note_confidential(self, drafts: Iterable[FactDraft | ReflectionDraft]) -> None:
         """Note the sentences of private drafts before any memory is made, since no shared one may quote them."""
@@ -302,20 +311,20 @@ class MemoryBuilder:
     def _sources(self, draft: FactDraft | ReflectionDraft) -> list[Message]:
         return [message for number, message in enumerate(self._batch, start=1) if number in draft.messages]
 
-    def _problem(self, text: str, origin: _Origin, *, is_open: bool) -> str | None:
+    def _problem(self, text: str, origin: _Origin, *, may_cite_others: bool) -> str | None:
         """Return why a draft may not rest on the messages that it cites, or None.
 
         Args:
             text: text of the draft.
             origin: messages and owner of the draft.
-            is_open: whether it may cite other authors than users alone.
+            may_cite_others: whether it may cite messages of the assistant or of tools alone.
         """
         sources = origin.sources
         if not sources:
             return "no_source"
         if self._attachments.supply(text, sources):
             return _FROM_ATTACHMENT
-        if not is_open and not typed_messages(sources):
+        if not may_cite_others and not typed_messages(sources):
             return "not_own_words"
         known = list(self.context.resolver.groups)
         for memory in self._existing:
@@ -355,7 +364,7 @@ class MemoryBuilder:
         if problem or verdict.text is None:
             self.checks["refused"] += 1
             self.refused[problem or "empty"] += 1
-            self._open |= ids
+            self._uncovered |= ids
             return None
         self.checks["trimmed" if verdict.trimmed else "first_pass"] += 1
         self._cited |= ids
@@ -376,9 +385,10 @@ class MemoryBuilder:
                 return message.user_id
         return None
 
-    def _memory(self, kind: Kind, key: str, text: str, sources: Sequence[Message], subject: str = "") -> NewMemory:
+    def _with_sources(self, memory: NewMemory, sources: Sequence[Message]) -> NewMemory:
+        """Return a memory, inferred from these messages of the session."""
         return replace(
-            new_memory(kind, "event", key, text, sources[-1].said_at, subject),
+            memory,
             provenance="inferred",
             source_session_id=self.context.resolver.identity.session_id,
             source_message_ids=self._with_attachments(sources),

@@ -1,4 +1,4 @@
-"""Operational tracking: events are collected in this process and written in batches, outside of turns."""
+"""Operational events: they are collected in this process and written in batches, outside of turns."""
 
 import logging
 from bisect import bisect_left
@@ -29,7 +29,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 @dataclass
 class Outcome:
-    """The result of a tracked block: `ok`, unless the block sets another status."""
+    """The result of a recorded block: `ok`, unless the block sets another status."""
 
     status: EventStatus | None = None
     memory_id: UUID | None = None
@@ -37,8 +37,8 @@ class Outcome:
     sim: float | None = None
 
 
-class Tracked(NamedTuple):
-    """How a node of a graph is tracked."""
+class Recorded(NamedTuple):
+    """Names of the event that a node of a graph records."""
 
     node: EventNode
     op: str

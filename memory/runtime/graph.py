@@ -11,7 +11,7 @@ from langgraph.channels import UntrackedValue
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 
-from mnemic.memory.runtime.events import Tracked
+from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
@@ -79,16 +79,16 @@ def hide_untracked(graph: Graph) -> Graph:
     return graph
 
 
-def tracked(act: Act[State], names: Tracked) -> Act[State]:
+def recorded(act: Act[State], event: Recorded) -> Act[State]:
     """Return the same body, which records an event with its duration at each run."""
 
     async def run(state: State, resources: Resources, runtime: Runtime[Identity]) -> State:
         identity, events = identity_of(runtime), resources.events
         try:
-            with events.timed(identity, names.node, names.op, counts_person=names.counts_person) as outcome:
+            with events.timed(identity, event.node, event.op, counts_person=event.counts_person) as outcome:
                 update = await act(state, resources, runtime)
-                if names.read:
-                    names.read(update, outcome)
+                if event.read:
+                    event.read(update, outcome)
                 return update
         finally:
             resources.write_events()

@@ -32,16 +32,7 @@ def rising_id() -> UUID:
 def new_memory(  # noqa: PLR0913 - a memory has these fields
     kind: Kind, category: str, key: str, content: str, dated: datetime, subject: str = ""
 ) -> NewMemory:
-    """Return a memory with a new id, valid from a date.
-
-    Args:
-        kind: Kind of the memory.
-        category: Its category.
-        key: Scope key that it belongs to.
-        content: Its text.
-        dated: Date from which it holds.
-        subject: Its subject; the owner of the scope key if empty.
-    """
+    """Return a memory with a new id, valid from a date; without a subject it is about the owner of its scope key."""
     subject = subject or display_name(split_scope_key(key)[1])
     return NewMemory(
         id=rising_id(),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_proof, shared_wording
-from mnemic.memory.text.sharing import Draft, is_typed, may_share
+from mnemic.memory.text.sharing import ShareRequest, is_typed, may_share
 from mnemic.state.identity import Identity, is_shared, scope_key
 from mnemic.state.records import CANDIDATE, Message, NewMemory
 from mnemic.state.settings import Settings
@@ -33,7 +33,7 @@ class ScopeResolver:
     #: Categories that are never shared.
     personal: Set[str]
 
-    def prove(self, draft: Draft, sources: Sequence[Message], confidential: Set[str]) -> Proof | None:
+    def prove(self, draft: ShareRequest, sources: Sequence[Message], confidential: Set[str]) -> Proof | None:
         """Return the sentence that a draft rests on, if a permitted person typed it.
 
         A draft of user scope is proved for the group, since it may become the group's later.
@@ -47,7 +47,7 @@ class ScopeResolver:
         typed = [message for message in sources if is_typed(message, members)]
         return find_proof(draft.text, typed, self.batch, confidential)
 
-    def resolve(self, draft: Draft, sources: Sequence[Message], said: str | None, *, fallback: str) -> Place:
+    def resolve(self, draft: ShareRequest, sources: Sequence[Message], said: str | None, *, fallback: str) -> Place:
         """Return the group's or agent's scope key if the draft names it and the rules of sharing allow it.
 
         A draft of agent scope by a user who does not teach the agent stays with the user as a candidate.
@@ -69,7 +69,7 @@ class ScopeResolver:
     def _teaches(self) -> bool:
         return self.identity.teaches_agent or self.settings.share_with_agent == "open"
 
-    def _owner(self, draft: Draft) -> str | None:
+    def _owner(self, draft: ShareRequest) -> str | None:
         """Return the owner id of the requested scope, or None if the settings forbid that scope."""
         if draft.scope == "agent" and self.settings.share_with_agent != "off":
             return self.identity.agent_id
@@ -89,7 +89,7 @@ class ScopeResolver:
     def group_keys(self, fact: NewMemory) -> list[str]:
         """Return the scope keys of the groups that the fact could be shared with."""
         sources = [message for message in self.batch if message.id in fact.source_message_ids]
-        draft = Draft("group", fact.content, fact.category, fact.private)
+        draft = ShareRequest("group", fact.content, fact.category, fact.private)
         keys: list[str] = []
         for number in range(1, len(self.identity.group_ids) + 1):
             place = self.resolve(draft._replace(group=number), sources, fact.said, fallback="")

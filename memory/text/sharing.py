@@ -55,7 +55,7 @@ def has_contact_data(text: str) -> bool:
     return bool(_EMAIL.search(text) or _ACCOUNT.search(text) or _DIGIT_RUN.search(find_dates(text)[1]))
 
 
-class Draft(NamedTuple):
+class ShareRequest(NamedTuple):
     """Text and values of a memory before its scope key is decided."""
 
     scope: Scope
@@ -66,7 +66,7 @@ class Draft(NamedTuple):
     group: int = 0
 
 
-def may_share(draft: Draft, sources: Sequence[Message], members: Set[str | None], personal: Set[str]) -> bool:
+def may_share(draft: ShareRequest, sources: Sequence[Message], members: Set[str | None], personal: Set[str]) -> bool:
     """Return whether a memory may have group or agent scope; else it belongs to its user.
 
     It is neither private nor of a personal category, and has no contact data. It rests on messages that members typed,

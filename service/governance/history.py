@@ -212,7 +212,7 @@ class History(Rollbacks):
         A memory that was erased since is a row with the state `purged` and without content.
 
         Args:
-            identity: the owner of the memories; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             scope_key: one of the identity's scope keys.
             at: as in `restore`; a revision within an operation is taken literally.
             with_closed: whether to include memories that were superseded, absorbed or soft-deleted by then.
@@ -232,7 +232,7 @@ class History(Rollbacks):
         its own replacement (`supersedes`, `superseded_by`).
 
         Args:
-            identity: the owner of the memory; its role's allowlist applies.
+            identity: identity of the run; its role limits the categories.
             id: the memory.
 
         Raises:
@@ -248,7 +248,7 @@ class History(Rollbacks):
         The updates that a session gets with its recalls are not affected.
 
         Args:
-            identity: the owner of the memories; the role `owner` reads all of them.
+            identity: identity of the run; the role `owner` reads all memories.
             revision: the revision of an earlier result; None to get only the current revision.
 
         Raises:

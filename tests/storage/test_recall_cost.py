@@ -107,9 +107,9 @@ async def test_recall_and_memory_query_write_nothing(
     real = Database._open_transaction
 
     @asynccontextmanager
-    async def watched(self: Database, *begun: Any, **values: Any) -> AsyncIterator[AsyncConnection]:
-        async with real(self, *begun, **values) as connection:
-            yield connection
+    async def watched(self: Database, *begun: Any, **values: Any) -> AsyncIterator[tuple[AsyncConnection, list[str]]]:
+        async with real(self, *begun, **values) as (connection, results):
+            yield connection, results
             cursor = await connection.execute("select pg_current_xact_id_if_assigned() is not null")
             written.extend(number for (number,) in await cursor.fetchall())
 

@@ -30,7 +30,7 @@ async def talk(db: Database) -> None:
 
 
 async def seen(db: Database, owner: str, table: str) -> set[str]:
-    async with db.threads(owner) as cursor:
+    async with db.thread_transaction(owner) as cursor:
         await cursor.execute(SEEN.format(OWN[table], table).encode())
         return {next(iter(row.values())) for row in await cursor.fetchall()}
 

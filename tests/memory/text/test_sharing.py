@@ -7,7 +7,7 @@ import pytest
 from mnemic.memory.runtime.categories import load_categories
 from mnemic.memory.text import sharing
 from mnemic.memory.text.sharing import (
-    Draft,
+    ShareRequest,
     has_contact_data,
     imitates_prompt,
     is_pasted,
@@ -42,7 +42,7 @@ def share(text: str = FACT, **changes: Any) -> bool:
     sources = changes.pop("sources", [message("As I said.")])
     personal = changes.pop("personal", {"profile"})
     plain = {"scope": "group", "category": "projects", "private": False}
-    return may_share(Draft(**{"text": text, **plain, **changes}), sources, {"ana"}, personal)
+    return may_share(ShareRequest(**{"text": text, **plain, **changes}), sources, {"ana"}, personal)
 
 
 @pytest.mark.parametrize("text", SHARED)
