@@ -265,8 +265,8 @@ class Database:
     async def catalog(self) -> AsyncIterator[AsyncConnection]:
         """Open a read-only transaction on one snapshot, without a scope, for queries about the database itself.
 
-        It is used by the doctor and for lists of agents, before an identity exists. Without a scope the policies hide the
-        rows of every agent; Postgres' catalogs and the record of migrations remain.
+        It is used by the doctor and for lists of agents, before an identity exists. Without a scope the policies hide
+        the rows of every agent; Postgres' catalogs and the record of migrations remain.
 
         Raises:
             DatabaseUnavailableError: if the database cannot be reached, cut the connection, or took too long.

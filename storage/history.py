@@ -281,4 +281,4 @@ async def as_of(tx: ScopedTransaction, key: str, moment: int | datetime, *, with
 async def as_of_without_contents(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
     """Return the memories of a scope key at a revision or time, closed ones too, for an administrator."""
     values = {"key": key, "revision": await revision_of(tx, key, moment)}
-    return await tx.rows(PastMemory, "select * from as_of_blind(%(key)s, %(revision)s)", values)
+    return await tx.rows(PastMemory, "select * from metadata_as_of(%(key)s, %(revision)s)", values)

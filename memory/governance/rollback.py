@@ -154,7 +154,7 @@ async def as_of(
     return [memory for memory in memories if memory.kind not in CONTEXT_KINDS]
 
 
-async def as_of_blind(principal: Principal, key: str, at: int | datetime, *, with_closed: bool) -> list[PastMemory]:
+async def metadata_as_of(principal: Principal, key: str, at: int | datetime, *, with_closed: bool) -> list[PastMemory]:
     """Return the memories that a scope key had at a revision or a time, for an administrator: without texts.
 
     Raises:

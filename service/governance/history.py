@@ -277,4 +277,4 @@ class BlindHistory(Rollbacks):
         Raises:
             InvalidInputError: if a value cannot be used.
         """
-        return await rollback.as_of_blind(self._principal(identity), scope_key, at, with_closed=with_closed)
+        return await rollback.metadata_as_of(self._principal(identity), scope_key, at, with_closed=with_closed)

@@ -190,7 +190,7 @@ CANARY = "quincunx"
 #: Functions that act for it, of which none tells what a memory says.
 CALLABLE = {
     "agent_ids",
-    "as_of_blind",
+    "metadata_as_of",
     "audit_problems",
     "forget_messages",
     "contribution_keys",

@@ -334,7 +334,7 @@ async def test_a_past_moment_is_read_in_words_or_blind(
         for closed in (False, True):
             seen = {text: state for text, state in expected.items() if closed or state == "active"}
             own = await rollback.as_of(resources, OWN, "user:ana", moment, with_closed=closed)
-            blind = await rollback.as_of_blind(administrator, "user:ana", moment, with_closed=closed)
+            blind = await rollback.metadata_as_of(administrator, "user:ana", moment, with_closed=closed)
             assert {item.content: item.state for item in own} == seen
             assert {(item.id, item.state) for item in blind} == {(item.id, item.state) for item in own}
     await retention.erase(person, [bees.id], dry_run=False, progress=None)
@@ -345,7 +345,7 @@ async def test_a_past_moment_is_read_in_words_or_blind(
     }
     await operate(db, ANA, lambda tx: tx.execute("update memories set importance = 5 where content <> ''", {}))
     weights = [
-        await rollback.as_of_blind(administrator, "user:ana", revision, with_closed=False) for revision in (4, 7)
+        await rollback.metadata_as_of(administrator, "user:ana", revision, with_closed=False) for revision in (4, 7)
     ]
     assert [{item.importance for item in then} - {0} for then in weights] == [{2}, {5}]
 

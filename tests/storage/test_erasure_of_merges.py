@@ -200,7 +200,7 @@ RULES: dict[str, Rule] = {
     ),
     "the relation tells": (
         test_a_merge_that_was_undone_and_done_again_is_one,
-        "replaced_memories", "'same_as') and not is_in_use", "'same_as') and false and not is_in_use",
+        "replaced_memories", "and not is_active_or_deleted", "and false and not is_active_or_deleted",
     ),
     "of what a living memory says none comes back": (
         test_merged_memories_return_when_their_merge_is_erased_by_id,
@@ -218,15 +218,15 @@ RULES: dict[str, Rule] = {
     ),
     "what was forgotten stays so": (
         test_forgotten_memory_merged_twice_stays_so_when_a_part_is_erased,
-        "is_in_use", "h.event in ('DELETE', 'TTL') and", "h.event in ('') and",
+        "is_active_or_deleted", "h.event in ('DELETE', 'TTL') and", "h.event in ('') and",
     ),
     "what was forgotten merged twice, too": (
         test_forgotten_memory_merged_twice_stays_so_when_a_part_is_erased,
-        "is_in_use", "r.relation_type in ('merged_from'", "r.relation_type in (''",
+        "is_active_or_deleted", "r.relation_type in ('merged_from'", "r.relation_type in (''",
     ),
     "what a living memory stands for stays out of use": (
         test_text_of_an_active_memory_does_not_return_with_intermediate_ones,
-        "is_in_use", "o.state = 'active'", "false",
+        "is_active_or_deleted", "o.state = 'active'", "false",
     ),
     "what an erasure gave back is no later change": (
         test_an_erasure_stands_in_no_undos_way,

@@ -93,14 +93,14 @@ MUTANTS: Mapping[str, tuple[str, str, str, str]] = {
         r"dry run of [\w ]+: ",
     ),
     "a past state lacks its last change": (
-        "as_of_blind",
+        "metadata_as_of",
         "h.revision <= p_revision",
         "h.revision < p_revision",
         "past states: ",
     ),
     "a living twin is no conflict": (
         "plan_rollback",
-        "where f.takes is not null",
+        "where f.key_after is not null",
         "where false",
         r"dry run of [\w ]+: ",
     ),

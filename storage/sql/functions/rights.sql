@@ -16,7 +16,7 @@ grant select, insert, update, delete on entries, leases, supervisor_checkpoints,
     checkpoint_writes to mnemic_app;
 grant execute on function shared_operations, contribution_keys, plan_rollback, roll_back, changes_memory, forget_messages, purge_expired
     to mnemic_app, mnemic_admin;
-grant execute on function set_protection, as_of_blind, audit_problems, agent_ids to mnemic_admin;
+grant execute on function set_protection, metadata_as_of, audit_problems, agent_ids to mnemic_admin;
 grant execute on function stored_session, begin_operation, is_searchable, embedding_due, local_time, indexed_text, chain_links, history_text,
     source_messages, is_source_in_use,
     in_refinement, begin_refinement_act, protect_in_refinement, is_mergeable, shown_author, is_personal, thread_prefix, owner_part, owners_of_thread,

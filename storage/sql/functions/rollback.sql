@@ -1,5 +1,34 @@
 -- A rollback is planned without writing. It runs in steps, each an operation that holds the agent's head for a short
--- time. Transactions are limited to their agent and, except for administrators, to their scope keys.
+-- time. Transactions are limited to their agent and, except for administrators, to their scope keys. An orphan is a
+-- memory merged into a memory since erased.
+--
+-- Rows of plan_rollback by `part`; columns that are not named are null:
+--   change     memory_id, kind, scope_key, before_state, after_state, version, revision, is_orphan, turn: a memory to
+--              change; `revision` is the row of history that it returns to, null if it did not exist then
+--   relation   memory_id, scope_key, revision: a relation to restore, by its first memory and its row of history
+--   erased     memory_id, kind, scope_key, before_state, after_state: cannot be restored, since its contents are erased
+--   protected  the same columns: a protected memory that a person may not change
+--   twin       the same columns: memories that would be active with one uniqueness key
+--   operation  op_id: a requested operation, or rollback, that changed a visible memory or relation
+--   resumed    op_id: the interrupted rollback that the plan continues
+--   conflict   op_id, reason: a later operation on the same memories, or the rollback that it belongs to
+--
+-- `turn` orders the changes, because one active memory may have a uniqueness key:
+--   0  becomes soft-deleted
+--   1  becomes inactive otherwise, or is an inactive contribution that is withdrawn
+--   2  becomes or stays active, and takes a key that another active memory of the plan gives up, or gives up such a key
+--   3  becomes or stays active otherwise
+--
+-- Keys of p_request; the operation stores them in its `meta`:
+--   key, revision  scope key to restore, and the revision that it returns to
+--   keys           scope keys of a person; none for an administrator
+--   undone         operations to undo, or a hash of their ids if they are many
+--   only           ids of the memories to change; later operations that cascade are not limited
+--   cascade        undo later operations on the same memories too
+--   unshared_by    author whose shared memories are withdrawn
+-- A step of a rollback in several steps adds to `meta`:
+--   rollback       id of the whole rollback, the same in all steps
+--   left           number of changes and relations that remain after the step
 
 -- Return whether a row of history records a change of a memory, not of a relation, a read or a refusal.
 create function changes_memory(h history) returns boolean
@@ -53,9 +82,9 @@ begin
     return ops;
 end $$;
 
--- Return whether a memory, or one that it was merged into, is active or was deleted by a user. p_erased: erased
--- memories count by their last state.
-create function is_in_use(p_agent text, p_memory uuid, p_erased boolean) returns boolean
+-- Return whether a memory, or one that it was merged into, is active, or was deleted or expired by an operation other
+-- than a rollback. With p_erased, erased memories count by their last state.
+create function is_active_or_deleted(p_agent text, p_memory uuid, p_erased boolean) returns boolean
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     with recursive whole(id) as (
         select p_memory
@@ -65,21 +94,23 @@ language sql stable security definer set search_path = mnemic, pg_temp as $$
     )
     select exists (select from whole w join memories o on o.agent_id = p_agent and o.id = w.id
                     where o.state = 'active'
-                       or (p_erased or o.state <> 'purged')
-                      and (select h.event in ('DELETE', 'TTL') and h.reason not in ({rollback_reasons}) from history h
-                            where h.agent_id = p_agent and h.memory_id = o.id
-                              and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
-                            order by h.revision desc limit 1))
+                       or ((p_erased or o.state <> 'purged')
+                           and (select h.event in ('DELETE', 'TTL') and h.reason not in ({rollback_reasons}) from history h
+                                 where h.agent_id = p_agent and h.memory_id = o.id
+                                   and h.event in ('ADD', 'RESTORE', 'DELETE', 'TTL', 'MERGE', 'DEDUP')
+                                 order by h.revision desc limit 1)))
 $$;
 
--- Return a memory as it will be: as in its former row, or soft-deleted if it did not exist then.
-create function restored_row(m memories, p_was jsonb, p_is_free boolean) returns setof memories
+-- Return a memory as it will be: as in its former row, or soft-deleted if it did not exist then. An orphan becomes
+-- active, and so does a memory whose former row names an erased successor or consolidation. Its valid_until is then
+-- cleared if the row names a successor.
+create function restored_row(m memories, p_was jsonb, p_is_orphan boolean) returns setof memories
 language sql stable
 begin atomic
     select r.* from jsonb_populate_record(m, coalesce(p_was, '{"state": "soft_deleted", "superseded_by": null,
            "absorbed_at": null, "consolidated_into": null, "purge_at": null}') - '{version,updated_at}'::text[]
            -- If its successor or consolidation was erased, the memory is active, as after that erasure.
-           || case when p_is_free or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
+           || case when p_is_orphan or exists (select from memories c where c.agent_id = m.agent_id and c.state = 'purged'
                                                 and c.id in ((p_was ->> 'consolidated_into')::uuid, (p_was ->> 'superseded_by')::uuid))
                    then '{"state": "active", "superseded_by": null, "absorbed_at": null, "consolidated_into": null}'
                         || case when p_was ? 'superseded_by' and p_was ->> 'superseded_by' is not null
@@ -118,9 +149,9 @@ language sql stable set search_path = mnemic, pg_temp as $$
     select distinct s.message_id from part p join sources s on s.agent_id = p_agent and s.memory_id = p.id
 $$;
 
--- Return whether an active memory other than p_but was formed from a message. Insights do not count: they do not repeat
--- their messages.
-create function is_source_in_use(p_agent text, p_message uuid, p_but uuid[]) returns boolean
+-- Return whether an active memory other than p_except was formed from a message. Insights do not count: they do not
+-- repeat their messages.
+create function is_source_in_use(p_agent text, p_message uuid, p_except uuid[]) returns boolean
 language sql stable set search_path = mnemic, pg_temp as $$
     with recursive holder(id) as (
         select memory_id from sources where agent_id = p_agent and message_id = p_message
@@ -129,7 +160,7 @@ language sql stable set search_path = mnemic, pg_temp as $$
          where r.relation_type in ({merge_relations})
     )
     select exists (select from holder h join memories m on m.agent_id = p_agent and m.id = h.id
-                    where m.state in ({retained_states}) and m.kind <> 'insight' and m.id <> all(p_but))
+                    where m.state in ({retained_states}) and m.kind <> 'insight' and m.id <> all(p_except))
 $$;
 
 -- Return whether a shared memory is a person's contribution: typed, remembered, corrected, or propagated from such a
@@ -144,14 +175,14 @@ $$;
 -- Return an actor's contributions to shared scopes with their propagated copies, active or not.
 create function contributions_of(p_actor text) returns setof memories
 language sql stable strict security definer set search_path = mnemic, pg_temp as $$
-    with recursive brought(id) as (
+    with recursive contributed(id) as (
         select id from memories where agent_id = current_setting('mnemic.agent_id') and actor_id = p_actor
         union
-        select r.from_id from brought b
+        select r.from_id from contributed b
           join relations r on r.agent_id = current_setting('mnemic.agent_id') and r.to_id = b.id
          where r.relation_type = 'propagated_from'
     )
-    select m.* from brought b join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
+    select m.* from contributed b join memories m on m.agent_id = current_setting('mnemic.agent_id') and m.id = b.id
      where (session_user = 'mnemic_admin' or m.scope_key = any(current_setting('mnemic.scope_keys')::text[]))
        and m.state <> 'purged' and is_contribution_of(m, m.actor_id)
 $$;
@@ -203,8 +234,7 @@ $$;
 -- Plan the undo of operations, or the restore of a scope key to a revision, which undoes the changes since. The result
 -- has the changes, the obstacles and the values that a step needs. A memory with later changes is a conflict: its later
 -- operations are listed and, with cascade, undone too. An interrupted rollback of the same request is no conflict. Each
--- part is sorted or looked up once and never joined to itself, so the time grows linearly with the memories. `turn`
--- orders the steps: closed memories make room first, then memories that exchange places, then restored ones.
+-- part is sorted or looked up once and never joined to itself, so the time grows linearly with the memories.
 create function plan_rollback(p_keys text[], p_ops uuid[], p_request jsonb)
 returns table (part text, memory_id uuid, kind text, scope_key text, before_state text, after_state text, version integer,
                revision bigint, is_orphan boolean, turn integer, op_id uuid, reason text)
@@ -230,17 +260,17 @@ begin
         ops := '{}';
     end if;
     return query
-    with orphaned as materialized ( -- memories merged by an operation into a memory that was erased: they are restored by themselves
+    with orphan as materialized ( -- memories merged by an operation into a memory that was erased: they are restored by themselves
         select (k.after ->> 'to_id')::uuid as id, l.op_id
           from memories w
           join history l on l.agent_id = agent and l.memory_id = w.id and l.event = 'LINK'
           join history_contents k on k.agent_id = agent and k.revision = l.revision
          where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ({merge_relations})
-           and not is_in_use(agent, w.id, false)
+           and not is_active_or_deleted(agent, w.id, false)
     ), target as materialized (
         select t.id, p.revision, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
-                        and (t.id, p.op_id) in (select o.id, o.op_id from orphaned o offset 0), false) as is_orphan
+                        and (t.id, p.op_id) in (select o.id, o.op_id from orphan o offset 0), false) as is_orphan
           from (select h.memory_id as id, min(h.revision) as first from history h
                  where h.agent_id = agent and h.op_id = any(ops) and changes_memory(h)
                    and (concerns is null or h.scope_key = any(concerns))
@@ -254,29 +284,29 @@ begin
     ), final as materialized (
         select m.id, m.kind, m.scope_key, m.state as before_state, r.state as after_state, m.version, t.revision, t.is_orphan,
                m.protected or r.protected as is_protected, r.content_hash, r.subject_user_id,
-               case when m.state = 'active' then uniqueness_key(m) end as leaves,
-               case when r.state = 'active' then uniqueness_key(r) end as takes
+               case when m.state = 'active' then uniqueness_key(m) end as key_before,
+               case when r.state = 'active' then uniqueness_key(r) end as key_after
           from target t join memories m on m.agent_id = agent and m.id = t.id
          cross join lateral restored_row(m, t.was, t.is_orphan) as r
          where m.state <> 'purged' and not t.is_erased and r is distinct from m
-    ), tied as (
+    ), in_exchange as (
         select p.id from (
-            select s.id, bool_or(s.takes) over place and not bool_and(s.takes) over place as is_tied
-              from (select id, takes as place, true as takes from final where takes is not null
-                    union all select id, leaves, false from final where leaves <> takes) as s
-            window place as (partition by s.place)) as p
-         where p.is_tied
+            select s.id, bool_or(s.is_after) over same_key and not bool_and(s.is_after) over same_key as is_in_exchange
+              from (select id, key_after as key, true as is_after from final where key_after is not null
+                    union all select id, key_before, false from final where key_before <> key_after) as s
+            window same_key as (partition by s.key)) as p
+         where p.is_in_exchange
     ), twin as (
         select f.id, f.kind, f.scope_key, f.before_state, f.after_state
-          from (select *, count(*) over (partition by takes) as there from final where takes is not null) as f
-         where f.there > 1
+          from (select *, count(*) over (partition by key_after) as same_key_count from final where key_after is not null) as f
+         where f.same_key_count > 1
         union
         select o.id, o.kind, o.scope_key, o.state, null
           from final f cross join lateral find_active_duplicate(agent, f.scope_key, f.kind, f.content_hash, f.subject_user_id) as o
-         where f.takes is not null and o.id not in (select id from final offset 0)
+         where f.key_after is not null and o.id not in (select id from final offset 0)
     ), link as (
         select distinct on (e.link ->> 'from_id', e.link ->> 'to_id', e.link ->> 'relation_type')
-               c.revision, c.scope_key, e.link, c.before is not null as comes
+               c.revision, c.scope_key, e.link, c.before is not null as is_removed_relation
           from history h join history_contents c on c.agent_id = agent and c.revision = h.revision
          cross join lateral (select coalesce(c.after, c.before) as link) as e
          where h.agent_id = agent and h.op_id = any(ops) and h.event = 'LINK'
@@ -286,7 +316,7 @@ begin
     )
     select 'change', id, kind, scope_key, before_state, after_state, version, revision, is_orphan,
            case when after_state = 'soft_deleted' then 0 when after_state <> 'active' then 1
-                when id in (select t.id from tied t offset 0) then 2 else 3 end, null::uuid, null
+                when id in (select t.id from in_exchange t offset 0) then 2 else 3 end, null::uuid, null
       from final
     union all
     -- The history of withdrawn contributions is hidden even if they are inactive today.
@@ -308,9 +338,10 @@ begin
     union all
     select 'relation', (l.link ->> 'from_id')::uuid, null, l.scope_key, null, null, null, l.revision, null, null, null, null
       from link l
-     where l.comes <> exists (select from relations r
-                               where r.agent_id = agent and r.from_id = (l.link ->> 'from_id')::uuid
-                                 and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type')
+     where l.is_removed_relation
+           <> exists (select from relations r
+                       where r.agent_id = agent and r.from_id = (l.link ->> 'from_id')::uuid
+                         and r.to_id = (l.link ->> 'to_id')::uuid and r.relation_type = l.link ->> 'relation_type')
     union all
     select 'operation', null, null, null, null, null, null, null, null, null, o, null from unnest(p_ops) as o
      where o in (select unnest(array[h.op_id, (h.meta ->> 'rollback')::uuid]) from history h
@@ -325,10 +356,10 @@ begin
     order by 1, 10, 2;
 end $$;
 
--- Apply one step of a planned rollback as an operation. p_whole is the id of the rollback if it takes several steps.
--- Return false and write nothing if anything differs from the plan.
+-- Apply one step of a planned rollback as an operation. p_rollback_id is the id of the rollback if it takes several
+-- steps. Return false and write nothing if anything differs from the plan.
 create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_revisions bigint[], p_orphans boolean[],
-                          p_links bigint[], p_request jsonb, p_whole uuid, p_left integer, p_op uuid, p_actor text)
+                          p_links bigint[], p_request jsonb, p_rollback_id uuid, p_items_left integer, p_op uuid, p_actor text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 declare
@@ -337,13 +368,14 @@ declare
     finals memories[];
     hidden uuid[];
     shown  uuid[];
-    taken  uuid[]; -- withdrawn by their author
-    worded uuid[]; -- with changed content
-    is_living boolean;
+    withdrawn_ids uuid[]; -- withdrawn by their author
+    reworded      uuid[]; -- with changed content
+    is_active     boolean;
 begin
-    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end, case when p_request ? 'revision' then 'restore' else 'undo' end,
-                           null, null, p_request || case when p_whole is null then '{}'::jsonb
-                                                         else jsonb_build_object('rollback', p_whole, 'left', p_left) end);
+    perform open_operation(agent, p_op, p_actor, case when session_user = 'mnemic_admin' then 'admin' else 'person' end,
+                           case when p_request ? 'revision' then 'restore' else 'undo' end, null, null,
+                           p_request || case when p_rollback_id is null then '{}'::jsonb
+                                             else jsonb_build_object('rollback', p_rollback_id, 'left', p_items_left) end);
     update heads set operation = operation || jsonb_build_object('undo_of', p_request #>> '{undone,0}')
      where agent_id = agent and p_request #>> '{undone,1}' is null;
     finals := array(
@@ -353,7 +385,7 @@ begin
           left join history_contents c on c.agent_id = agent and c.revision = h.revision
          cross join lateral restored_row(m, c.after, t.is_orphan) as r
          where (t.revision is null or c.after is not null) and m.state <> 'purged'
-           and (own is null or m.scope_key = any(own) and not (m.protected or r.protected))
+           and (own is null or (m.scope_key = any(own) and not (m.protected or r.protected)))
          order by r.id);
     if cardinality(finals) <> cardinality(p_ids)
        or exists (select from unnest(finals) as f
@@ -367,12 +399,12 @@ begin
     shown := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
                     where f.state <> 'soft_deleted' and m.state <> f.state);
     if p_request ? 'unshared_by' then
-        worded := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
-                         where m.content_hash <> f.content_hash);
-        taken := array(select f.id from unnest(finals) as f
-                        where f.state <> 'active'
-                          and (f.id in (select id from contributions_of(p_request ->> 'unshared_by'))
-                               or f.state = 'soft_deleted' and f.provenance = 'consolidated'));
+        reworded := array(select f.id from unnest(finals) as f join memories m on m.agent_id = agent and m.id = f.id
+                           where m.content_hash <> f.content_hash);
+        withdrawn_ids := array(select f.id from unnest(finals) as f
+                                where f.state <> 'active'
+                                  and (f.id in (select id from contributions_of(p_request ->> 'unshared_by'))
+                                       or (f.state = 'soft_deleted' and f.provenance = 'consolidated')));
     end if;
     -- Undoing a withdrawal makes its rows of history readable again.
     delete from withdrawn w
@@ -385,7 +417,7 @@ begin
      where m.agent_id = agent and m.id = f.id and m.state = 'active' and f.state = 'active' and m.content_hash <> f.content_hash
        and exists (select from unnest(finals) as g where g.state = 'active' and g.id <> m.id and uniqueness_key(g) = uniqueness_key(m));
     -- Restore every column except the identity, which never changes, the version and the time of change, which go on.
-    foreach is_living in array array[false, true] loop
+    foreach is_active in array array[false, true] loop
         update memories m
            set content = f.content, subject = f.subject, importance = f.importance, pinned = f.pinned,
                protected = f.protected, private = f.private, tags = f.tags, provenance = f.provenance, state = f.state,
@@ -393,9 +425,9 @@ begin
                valid_from = f.valid_from, utc_offset = f.utc_offset, valid_until = f.valid_until, purge_at = f.purge_at,
                source_session_id = f.source_session_id, run_id = f.run_id,
                actor_id = f.actor_id, role = f.role, said = f.said, draft = f.draft,
-               withdrawn_by = case when f.id = any(taken) then p_request ->> 'unshared_by' else f.withdrawn_by end
+               withdrawn_by = case when f.id = any(withdrawn_ids) then p_request ->> 'unshared_by' else f.withdrawn_by end
           from unnest(finals) as f
-         where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_living;
+         where m.agent_id = agent and m.id = f.id and (f.state = 'active') = is_active;
     end loop;
     -- Restore relations to their state before these rows of history; each relation has one row.
     delete from relations r
@@ -423,18 +455,18 @@ begin
           from unnest(p_ids, p_revisions) as t(id, revision)
           join memories m on m.agent_id = agent and m.id = t.id
           join history h on h.agent_id = agent and h.memory_id = t.id and changes_memory(h)
-         where m.id = any(taken) or m.id = any(worded) and h.revision > t.revision
+         where m.id = any(withdrawn_ids) or (m.id = any(reworded) and h.revision > t.revision)
         on conflict do nothing;
     end if;
     -- Only after the last step: earlier steps would change rows that later steps have planned.
-    if p_left = 0 and p_whole is not null then
+    if p_items_left = 0 and p_rollback_id is not null then
         select array_agg(m.id) filter (where m.state = 'soft_deleted'), array_agg(m.id) filter (where m.state <> 'soft_deleted')
           into hidden, shown
           from (select distinct h.memory_id from history h
-                 where h.agent_id = agent and h.meta ->> 'rollback' = p_whole::text and changes_memory(h)) as h
+                 where h.agent_id = agent and h.meta ->> 'rollback' = p_rollback_id::text and changes_memory(h)) as h
           join memories m on m.agent_id = agent and m.id = h.memory_id;
     end if;
-    if p_left = 0 then
+    if p_items_left = 0 then
         perform reactivate_replaced(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
     end if;
     perform close_operation(agent);
@@ -442,7 +474,7 @@ begin
 end $$;
 
 -- Return the memories of a scope key at a revision, without contents.
-create function as_of_blind(p_key text, p_revision bigint)
+create function metadata_as_of(p_key text, p_revision bigint)
 returns table (id uuid, kind text, category text, state text, tokens integer, importance integer, protected boolean)
 language sql stable security definer set search_path = mnemic, pg_temp as $$
     select l.memory_id, m.kind, m.category,

@@ -33,7 +33,7 @@ language sql stable security definer set search_path = mnemic, pg_temp
     select r.to_id
       from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
       join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ({merge_relations}) and not is_in_use(p_agent, r.from_id, true)
+     where r.relation_type in ({merge_relations}) and not is_active_or_deleted(p_agent, r.from_id, true)
     union
     select m.id
       from closed c
