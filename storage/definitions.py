@@ -1,4 +1,4 @@
-"""Compares all objects in Mnemic's schemas with those of a fresh set-up, whose definitions ship with the package.
+"""Compare all objects in Mnemic's schemas with those of a fresh set-up, whose definitions ship with the package.
 
 The record `sql/definitions.txt` has one line for each object: kind, name and definition. `make definitions` writes it
 from a fresh set-up. A record in the database could be changed together with the objects, and a scratch schema needs
@@ -21,7 +21,7 @@ from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("definitions")
 RECORD: Final = "definitions.txt"
-#: Stands for the schema of pgvector, which the operator chooses.
+#: Placeholder for the schema of pgvector, which the operator chooses.
 _VECTOR: Final = "@vector@"
 #: Settings of a role or of the database that change which rows exist, what is recorded, or whether a commit lasts.
 #: Others are the operator's tuning.
@@ -184,10 +184,10 @@ def _absent(
 
 def _in_schema(difference: Difference, vector_schema: str) -> Difference:
     """Return the difference with the name of pgvector's schema."""
-    found, statement = difference.found.replace(_VECTOR, vector_schema), difference.statement
+    statement = difference.statement
     if statement:
         statement = statement.replace(_VECTOR, vector_schema)
-    return difference._replace(found=found, statement=statement)
+    return difference._replace(found=difference.found.replace(_VECTOR, vector_schema), statement=statement)
 
 
 def _missing(one: Definition) -> Difference:

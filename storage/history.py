@@ -185,14 +185,14 @@ def _undo_request(keys: Sequence[str] | None, ops: Sequence[UUID], *, cascade: b
     return request
 
 
-async def plan_restore(tx: ScopedTransaction, key: str, moment: int | datetime, *, administers: bool) -> Plan:
+async def plan_restore(tx: ScopedTransaction, key: str, at: int | datetime, *, administers: bool) -> Plan:
     """Return the plan to restore the memories that a scope key had at a revision or time; change nothing.
 
     Raises:
         InvalidInputError: if the history has not reached that revision, or it lies within an operation, which is only
             restored as a whole.
     """
-    revision = await revision_of(tx, key, moment)
+    revision = await revision_of(tx, key, at)
     ((is_within,),) = await tx.tuples(_SQL["is_within_operation"], {"key": key, "revision": revision})
     if is_within:
         raise InvalidInputError(
@@ -256,29 +256,29 @@ async def take_step(  # noqa: PLR0913 - the values of one statement
     return bool(is_done)
 
 
-async def revision_of(tx: ScopedTransaction, key: str, moment: int | datetime) -> int:
+async def revision_of(tx: ScopedTransaction, key: str, at: int | datetime) -> int:
     """Return the revision itself, or the revision of the scope key's history at a time.
 
     Raises:
         InvalidInputError: if the history has not reached that revision.
     """
-    if isinstance(moment, datetime):
-        ((revision,),) = await tx.tuples(_SQL["revision_at"], {"key": key, "moment": moment})
+    if isinstance(at, datetime):
+        ((revision,),) = await tx.tuples(_SQL["revision_at"], {"key": key, "moment": at})
         return int(revision)
     newest = (await read_head(tx)).revision
-    if moment > newest:
+    if at > newest:
         raise InvalidInputError(f"the newest revision of the history is {newest}: use an earlier one")
-    return moment
+    return at
 
 
-async def as_of(tx: ScopedTransaction, key: str, moment: int | datetime, *, with_closed: bool) -> list[Memory]:
+async def as_of(tx: ScopedTransaction, key: str, at: int | datetime, *, with_closed: bool) -> list[Memory]:
     """Return the memories of a visible scope key at a revision or time; of erased ones only the skeleton remains."""
-    revision = await revision_of(tx, key, moment)
+    revision = await revision_of(tx, key, at)
     values = {"key": key, "revision": revision, "with_closed": with_closed}
     return await tx.rows(Memory, _SQL["as_of"], values, for_host=True)
 
 
-async def as_of_without_contents(tx: ScopedTransaction, key: str, moment: int | datetime) -> list[PastMemory]:
+async def as_of_without_contents(tx: ScopedTransaction, key: str, at: int | datetime) -> list[PastMemory]:
     """Return the memories of a scope key at a revision or time, closed ones too, for an administrator."""
-    values = {"key": key, "revision": await revision_of(tx, key, moment)}
+    values = {"key": key, "revision": await revision_of(tx, key, at)}
     return await tx.rows(PastMemory, "select * from metadata_as_of(%(key)s, %(revision)s)", values)
