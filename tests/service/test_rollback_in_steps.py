@@ -237,7 +237,7 @@ async def test_what_changes_before_the_first_step_is_planned_anew(
     [
         ("roll_back", "and m.version = t.version", ""),
         ("plan_rollback", "array[resumed]", "array[null::uuid]"),
-        ("whole_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
+        ("complete_operations", "s.meta ->> 'rollback' =", "false and s.meta ->> 'rollback' ="),
     ],
 )
 async def test_each_rule_of_steps_is_needed(
