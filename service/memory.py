@@ -43,7 +43,7 @@ from mnemic.state.formation import (
 )
 from mnemic.state.graphs import Lease, RecallOutput, SearchMode
 from mnemic.state.identity import AnyIdentity, HostId, Identity, Scope
-from mnemic.state.kinds import KINDS, Kind, SearchType
+from mnemic.state.kinds import KINDS, ExplicitKind, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, BudgetTokens, MemoryFilters, MemoryQuery
 from mnemic.state.records import Memory, Observed, SearchResult
 from mnemic.state.refinement import RefinementOutput
@@ -295,7 +295,7 @@ class Mnemic:
         content: str,
         *,
         category: str | None = None,
-        kind: Literal["fact", "core", "procedure"] = "fact",
+        kind: ExplicitKind | Literal["procedure"] = "fact",
         steps: Sequence[str] = (),
         importance: int = 3,
         scope: ExplicitScope = "user",

@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
 
 from mnemic.state.checking import WHOLE_CHARACTERS, Time
+from mnemic.state.kinds import ExplicitKind
 from mnemic.state.records import Message, NewMemory
 
 
@@ -104,7 +105,7 @@ class RememberRequest(_Request):
 
     content: Annotated[StrictStr, Field(min_length=1, max_length=4000), WHOLE_CHARACTERS]
     category: Annotated[StrictStr, Field(max_length=128)]
-    kind: Literal["fact", "core"] = "fact"
+    kind: ExplicitKind = "fact"
     importance: Annotated[int, Field(ge=1, le=5, strict=True)] = 3
     scope: ExplicitScope = "user"
     #: Confidential, and so never shared.

@@ -8,6 +8,8 @@ from typing import Final, Literal, get_args
 
 #: In the order in which they are listed.
 Kind = Literal["core", "consolidation", "reflection", "fact", "episode", "insight", "procedure", "journal"]
+#: Kinds of a sentence that a caller or an agent remembers explicitly.
+ExplicitKind = Literal["fact", "core"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: Kinds that are always in context; a reflection until it is absorbed.
 CONTEXT_KINDS: Final[tuple[Kind, ...]] = ("core", "consolidation", "reflection")

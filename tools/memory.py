@@ -18,7 +18,7 @@ from mnemic.memory.messages.incoming import to_messages
 from mnemic.memory.recall.query import query, result_line
 from mnemic.memory.runtime.categories import Categories
 from mnemic.memory.runtime.resources import Provider
-from mnemic.prompts.explicit import answers, tools
+from mnemic.prompts.explicit import tools
 from mnemic.prompts.explicit.tools import CategoryChoices
 from mnemic.prompts.tool_calls import ToolPrompt
 from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
@@ -71,7 +71,7 @@ async def _query(call: Call) -> Answer:
     request = MemoryQuery.model_validate(call.arguments, from_attributes=True)
     results = await query(call.resources, call.identity, request)
     rows = [_row(result, request, call.identity.user_id) for result in results]
-    return answers.query_answer(rows), rows
+    return tools.query_answer(rows), rows
 
 
 def _row(result: SearchResult, request: MemoryQuery, reader: str | None) -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def _remember(
     if request.scope != "user":
         conversation = await asyncio.to_thread(_conversation, call)
     remembered = await operation(call.resources, call.identity, request, ModelCaller(conversation))
-    return answers.remember_answer(remembered, request.scope), remembered.as_row()
+    return tools.remember_answer(remembered, request.scope), remembered.as_row()
 
 
 async def _correct(call: Call) -> Answer:
@@ -115,14 +115,14 @@ async def _correct(call: Call) -> Answer:
     memory_id, content = call.arguments["id"], call.arguments["content"]
     conversation = await asyncio.to_thread(_conversation, call)  # the memory may be shared
     corrected = await correct(call.resources, call.identity, memory_id, content, ModelCaller(conversation))
-    return answers.correct_answer(corrected), corrected.as_row()
+    return tools.correct_answer(corrected), corrected.as_row()
 
 
 async def _forget(call: Call) -> Answer:
     """Forget a memory; the artifact has its id, and whether it existed."""
     memory_id = call.arguments["id"]
     was_there = await forget(call.resources, call.identity, memory_id, ModelCaller())
-    return answers.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
+    return tools.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
 
 
 def _conversation(call: Call) -> list[Message]:

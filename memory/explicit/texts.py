@@ -7,7 +7,7 @@ from mnemic.memory.text.questions import has_only_questions
 from mnemic.memory.text.shape import require_text
 from mnemic.memory.text.writing import check_text, is_data
 from mnemic.prompts.explicit import refusals
-from mnemic.prompts.explicit.answers import PROBLEMS
+from mnemic.prompts.explicit.tools import PROBLEMS
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import ProcedureRequest
 from mnemic.state.kinds import Kind

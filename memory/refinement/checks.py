@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mnemic.memory.refinement.editor import Replaced
 from mnemic.memory.text.shape import MAX_TEXT_BYTES, clean_text, count_tokens, is_blank
 from mnemic.memory.text.writing import is_degenerate
-from mnemic.prompts.refinement import refusals
+from mnemic.prompts.refinement import tools as tool_texts
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.identity import is_shared, split_scope_key
 from mnemic.state.refinement import LedgerEntry
@@ -20,9 +20,9 @@ def require_text(content: str) -> str:
     """
     text = clean_text(content)
     if len(text.encode()) > MAX_TEXT_BYTES:
-        raise RefinementRefusedError(refusals.too_large(MAX_TEXT_BYTES))
+        raise RefinementRefusedError(tool_texts.too_large(MAX_TEXT_BYTES))
     if is_blank(text) or is_degenerate(text):
-        raise RefinementRefusedError(refusals.NO_TEXT)
+        raise RefinementRefusedError(tool_texts.NO_TEXT)
     return text
 
 
@@ -36,7 +36,7 @@ def require_one_person(merged: Sequence[LedgerEntry]) -> None:
     for entry in merged:
         people[entry.subject_user_id, entry.subject_user_id or entry.subject.casefold()].append(entry)
     if len(people) > 1:
-        raise RefinementRefusedError(refusals.several_people([*people.values()]))
+        raise RefinementRefusedError(tool_texts.several_people([*people.values()]))
 
 
 def require_typed_lines(key: str, text: str, replaced: Sequence[LedgerEntry]) -> None:
@@ -59,9 +59,9 @@ def require_typed_lines(key: str, text: str, replaced: Sequence[LedgerEntry]) ->
         if entry.said is not None:
             authors.add(entry.author)
     if not lines.issuperset(text.splitlines()):
-        raise RefinementRefusedError(refusals.CHANGED_LINES)
+        raise RefinementRefusedError(tool_texts.CHANGED_LINES)
     if len(authors) > 1:
-        raise RefinementRefusedError(refusals.SEVERAL_AUTHORS)
+        raise RefinementRefusedError(tool_texts.SEVERAL_AUTHORS)
 
 
 def _are_typed(key: str, entries: Sequence[LedgerEntry]) -> bool:
@@ -81,4 +81,4 @@ def require_no_longer(text: str, replaced: Sequence[Replaced]) -> None:
     """
     tokens, limit = count_tokens(text), sum(memory.max_tokens for memory in replaced)
     if tokens > limit:
-        raise RefinementRefusedError(refusals.too_long(tokens, limit))
+        raise RefinementRefusedError(tool_texts.too_long(tokens, limit))

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from mnemic.memory.refinement.losses import lost_memories, max_removals
 from mnemic.memory.text.shape import count_tokens
-from mnemic.prompts.refinement import refusals
+from mnemic.prompts.refinement import tools as tool_texts
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.refinement import LedgerEntry
 from mnemic.storage import refinements
@@ -48,7 +48,7 @@ class ContextMemoryEditor:
         """
         repeated = [number for number in numbers if numbers.count(number) > 1]
         if repeated:
-            raise RefinementRefusedError(refusals.named_twice(repeated))
+            raise RefinementRefusedError(tool_texts.named_twice(repeated))
         entries: list[LedgerEntry] = []
         unknown: list[int] = []
         for number in numbers:
@@ -58,15 +58,15 @@ class ContextMemoryEditor:
             else:
                 entries.append(replace(self.entries[shown.id], handle=number))
         if unknown:
-            raise RefinementRefusedError(refusals.unknown(unknown))
+            raise RefinementRefusedError(tool_texts.unknown(unknown))
         protected = [entry.handle for entry in entries if entry.protected]
         if protected:
-            raise RefinementRefusedError(refusals.is_protected(protected))
+            raise RefinementRefusedError(tool_texts.is_protected(protected))
         for entry in entries:
             if self.session.by_number[entry.handle].version != entry.version:
-                raise RefinementRefusedError(refusals.changed_meanwhile(entry.handle))
+                raise RefinementRefusedError(tool_texts.changed_meanwhile(entry.handle))
             if entry.kind == "consolidation" and not may_be_consolidation:
-                raise RefinementRefusedError(refusals.is_consolidation(entry.handle))
+                raise RefinementRefusedError(tool_texts.is_consolidation(entry.handle))
         return entries
 
     def duplicate_of(self, text: str) -> str | None:
@@ -87,7 +87,7 @@ class ContextMemoryEditor:
     def _name_of(self, entry: LedgerEntry) -> str:
         number = self.session.number_of(entry.id)
         if number is None:  # a conversation stored it since, and it was not shown
-            return refusals.ANOTHER_MEMORY
+            return tool_texts.ANOTHER_MEMORY
         return f"[{number}]"
 
     async def replaced(self, entries: Sequence[LedgerEntry]) -> list[Replaced]:
@@ -121,7 +121,7 @@ class ContextMemoryEditor:
         progress = await refinements.add_progress(self.tx, self.session.claim, removed=len(lost))
         limit = max_removals(self.session.settings.refinement_removed_percent, progress.memories_before)
         if progress.removed > limit:
-            raise RefinementRefusedError(refusals.removes_too_many(limit, lost))
+            raise RefinementRefusedError(tool_texts.removes_too_many(limit, lost))
         return lost, limit - progress.removed
 
 

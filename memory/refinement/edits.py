@@ -17,7 +17,7 @@ from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
 from mnemic.memory.text.kept import missing_details
 from mnemic.memory.text.shape import clean_text, search_text
 from mnemic.models.embedders.vectors import Vector
-from mnemic.prompts.refinement import answers, refusals
+from mnemic.prompts.refinement import tools as tool_texts
 from mnemic.prompts.refinement.tools import COMPLETE
 from mnemic.state.errors import RefinementRefusedError
 from mnemic.state.kinds import INDEXED_KINDS
@@ -51,7 +51,7 @@ class _NewVector(NamedTuple):
 async def search(session: RefinementSession, query: str, after: date | None, before: date | None) -> str:
     """Return the context memories with one of the words that hold since a day of this range."""
     find = partial(_find, query=clean_text(query), after=after, before=before)
-    return answers.searched(session.show(await session.transact(find)))
+    return tool_texts.searched(session.show(await session.transact(find)))
 
 
 async def _find(tx: ScopedTransaction, query: str, after: date | None, before: date | None) -> list[LedgerEntry]:
@@ -74,7 +74,7 @@ async def consolidate(session: RefinementSession, ids_to_merge: Sequence[int], n
 async def _merge(editor: ContextMemoryEditor, numbers: Sequence[int], text: str) -> _Edit:
     merged = editor.require_editable(*numbers)
     if len(merged) < 2:
-        raise RefinementRefusedError(refusals.ONE_MEMORY)
+        raise RefinementRefusedError(tool_texts.ONE_MEMORY)
     require_one_person(merged)
     replaced = await editor.replaced(merged)
     require_no_longer(text, replaced)
@@ -84,7 +84,7 @@ async def _merge(editor: ContextMemoryEditor, numbers: Sequence[int], text: str)
     category = merged_category([entry.category for entry in merged], categories)
     new_id = await refinements.merge(editor.tx, merged, category, text)
     if new_id is None:
-        raise RefinementRefusedError(refusals.duplicate(editor.duplicate_of(text) or refusals.ANOTHER_MEMORY))
+        raise RefinementRefusedError(tool_texts.duplicate(editor.duplicate_of(text) or tool_texts.ANOTHER_MEMORY))
     return _Edit(replaced, new_id, lost)
 
 
@@ -119,13 +119,13 @@ async def _new_vector(session: RefinementSession, number: int, text: str) -> _Ne
 async def _update(editor: ContextMemoryEditor, number: int, text: str, new_vector: _NewVector | None) -> _Edit:
     (entry,) = editor.require_editable(number, may_be_consolidation=True)
     if entry.content == text:
-        raise RefinementRefusedError(refusals.unchanged(number))
+        raise RefinementRefusedError(tool_texts.unchanged(number))
     replaced = await editor.replaced([entry])
     require_no_longer(text, replaced)
     require_typed_lines(editor.session.scope_key, text, [entry])
     duplicate = editor.duplicate_beside(entry, text)
     if duplicate:
-        raise RefinementRefusedError(refusals.duplicate(duplicate))
+        raise RefinementRefusedError(tool_texts.duplicate(duplicate))
     lost, _ = await editor.count_lost(replaced, text)
     await memories.rewrite(editor.tx, entry, text)
     if new_vector is not None:
@@ -141,7 +141,7 @@ async def delete(session: RefinementSession, id: int) -> str:
     """
     (originals, removable), after = await session.run_operation("delete", partial(_delete, number=id))
     words = _words_lost_everywhere(session, originals, after)
-    return f"{answers.deleted(id, removable, words)} {answers.usage(after, session.settings.refinement_target)}"
+    return f"{tool_texts.deleted(id, removable, words)} {tool_texts.usage(after, session.settings.refinement_target)}"
 
 
 async def _delete(editor: ContextMemoryEditor, number: int) -> tuple[Sequence[Original], int]:
@@ -164,16 +164,16 @@ async def protect(session: RefinementSession, id: int) -> str:
     """
     memory_id, after = await session.run_operation("protect", partial(_protect, number=id))
     session.show_memory(after, memory_id)
-    return f"{answers.protected(id)} {answers.usage(after, session.settings.refinement_target)}"
+    return f"{tool_texts.protected(id)} {tool_texts.usage(after, session.settings.refinement_target)}"
 
 
 async def _protect(editor: ContextMemoryEditor, number: int) -> UUID:
     (entry,) = editor.require_editable(number)
     protected, limit = protected_tokens(editor.entries.values()), editor.session.max_protected_tokens
     if protected + entry.tokens > limit:
-        raise RefinementRefusedError(refusals.protects_too_much(number, protected, limit))
+        raise RefinementRefusedError(tool_texts.protects_too_much(number, protected, limit))
     if not await refinements.protect(editor.tx, entry):
-        raise RefinementRefusedError(refusals.unknown([number]))
+        raise RefinementRefusedError(tool_texts.unknown([number]))
     return entry.id
 
 
@@ -190,7 +190,7 @@ async def complete(session: RefinementSession, summary: str) -> str:
         if not_ended:
             return not_ended
     await finish(session, "completed", text)
-    return answers.ENDED
+    return tool_texts.ENDED
 
 
 async def _lost_with_room(session: RefinementSession) -> str | None:
@@ -203,7 +203,7 @@ async def _lost_with_room(session: RefinementSession) -> str | None:
     session.reported_losses.extend(words)
     if not words:
         return None
-    return answers.not_ended_yet(words, after, target)
+    return tool_texts.not_ended_yet(words, after, target)
 
 
 async def _all_originals(tx: ScopedTransaction, session: RefinementSession) -> tuple[list[Original], list[LedgerEntry]]:
@@ -227,8 +227,8 @@ def _changed(session: RefinementSession, edit: _Edit, after: Sequence[LedgerEntr
     details = missing_details(contents, new.content, times)
     # words of other memories do not help a search for this one
     words = lost_words(contents, [new.subject, new.content], among=_shown_texts(session), named=details)
-    answer = answers.changed(entries, new, edit.lost, details, words)
-    return f"{answer} {answers.usage(after, session.settings.refinement_target)}"
+    answer = tool_texts.changed(entries, new, edit.lost, details, words)
+    return f"{answer} {tool_texts.usage(after, session.settings.refinement_target)}"
 
 
 def _words_lost_everywhere(

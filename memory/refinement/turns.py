@@ -9,9 +9,8 @@ from mnemic.memory.refinement.session import RefinementSession
 from mnemic.memory.runtime.usage import track_usage
 from mnemic.models.answers import spent_on
 from mnemic.models.tool_calls import run_turn
-from mnemic.prompts.refinement.answers import ENDED
 from mnemic.prompts.refinement.refine import RefineInput
-from mnemic.prompts.refinement.tools import COMPLETE
+from mnemic.prompts.refinement.tools import COMPLETE, ENDED
 from mnemic.prompts.tool_calls import UNREADABLE_CALL, not_carried_out, unknown_tool
 from mnemic.state.graphs import StepUsage
 from mnemic.state.identity import split_scope_key

@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from mnemic.prompts.explicit.answers import correct_answer
+from mnemic.prompts.explicit.tools import correct_answer
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
     Agent,

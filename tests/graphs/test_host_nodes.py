@@ -15,7 +15,7 @@ from langgraph.graph import MessagesState
 from langgraph.runtime import Runtime
 
 from mnemic import MemoryState, Mnemic
-from mnemic.prompts.explicit.answers import query_answer
+from mnemic.prompts.explicit.tools import query_answer
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, MissingIdentityError, ModelOutputError
 from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallOutput
 from mnemic.state.identity import Identity

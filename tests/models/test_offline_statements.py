@@ -14,7 +14,7 @@ from mnemic.memory.text.writing import check_text
 from mnemic.models.offline import steps as offline
 from mnemic.models.offline.chat import OfflineChat
 from mnemic.prompts.conversation import Line, People
-from mnemic.prompts.explicit.answers import query_answer
+from mnemic.prompts.explicit.tools import query_answer
 from mnemic.prompts.formation.extraction import ExtractionInput, FactDraft, ReflectionDraft
 from mnemic.state.kinds import Role
 

@@ -8,10 +8,10 @@ from itertools import takewhile
 import pytest
 
 from mnemic.prompts.loader import parse_prompt
-from mnemic.prompts.refinement import answers, refine
-from mnemic.prompts.refinement.answers import render_lost, render_missing, searched
+from mnemic.prompts.refinement import refine
+from mnemic.prompts.refinement import tools as tool_texts
 from mnemic.prompts.refinement.refine import REFINE, RefineInput, render_ledger
-from mnemic.prompts.refinement.refusals import several_people
+from mnemic.prompts.refinement.tools import render_lost, render_missing, searched, several_people
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.identity import Scope
 from mnemic.state.refinement import Budget, LedgerEntry
@@ -189,7 +189,7 @@ def test_lost_words_stay_in_their_fence_on_one_line_up_to_a_number() -> None:
 
 
 def test_control_without_escaping_data_leaves_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (refine, answers):
+    for module in (refine, tool_texts):
         monkeypatch.setattr(module, "as_data", lambda text: text)
 
     system, _ = rendered(FORGED, persona=HOSTILE, owner=HOSTILE)

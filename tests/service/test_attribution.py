@@ -10,7 +10,7 @@ import pytest
 from mnemic.memory.recall import delta
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.background.propagate import PropagateInput
-from mnemic.prompts.explicit.answers import remember_answer
+from mnemic.prompts.explicit.tools import remember_answer
 from mnemic.prompts.refinement.refine import render_ledger
 from mnemic.service.memory import Mnemic
 from mnemic.state.formation import Remembered, SimilarFact
