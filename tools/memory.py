@@ -1,6 +1,7 @@
 """The tools of agents: `memory_query`, and those that write at a user's request.
 
-A new tool is an operation in `memory/explicit/`, a prompt in `prompts/explicit/tools.py` and an entry in `AGENT_TOOLS`.
+A new tool is an operation in the folder of its feature, texts in `prompts/explicit/tools.py`, and an entry in
+`AGENT_TOOLS`.
 """
 
 import asyncio
