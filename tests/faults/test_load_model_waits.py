@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mnemic.memory.consolidation import writing
 from mnemic.memory.refinement import edits
 from mnemic.memory.runtime.resources import Resources
-from mnemic.nodes import consolidation as consolidation_node
 from mnemic.service.memory import Mnemic
 from mnemic.storage.schema import SERVICE_ROLE
 from tests.faults.refining import KEY, script_refinement, settle_in
@@ -133,7 +133,7 @@ async def test_no_connection_is_held_at_any_request(clean_db: Clone, way: str) -
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "module", "name", "step"),
-    [("sequential", consolidation_node, "track_usage", CONSOLIDATION), ("refinement", edits, "finish", EMBEDDINGS)],
+    [("sequential", writing, "track_usage", CONSOLIDATION), ("refinement", edits, "finish", EMBEDDINGS)],
     ids=["a model", "an embedder"],
 )
 async def test_control_a_transaction_that_is_open_meanwhile_is_seen_by(

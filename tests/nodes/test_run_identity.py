@@ -157,7 +157,7 @@ async def test_formation_consolidates_each_speaker_key_in_an_authenticated_run(
 ) -> None:
     """The control acts by plain identities, which a request could make."""
     if plainly:
-        acting = "mnemic.memory.formation.due.acting_for"
+        acting = "mnemic.memory.formation.saving.acting_for"
         monkeypatch.setattr(acting, lambda who, key: Identity(**acting_for(who, key).model_dump()))
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]

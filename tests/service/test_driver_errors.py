@@ -17,7 +17,7 @@ from psycopg import Connection, sql
 
 from mnemic import Administration, Mnemic, MnemicError
 from mnemic.service.admin import Admin
-from mnemic.service.governance.history import History
+from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
@@ -32,6 +32,7 @@ from tests.support.worlds import identity
 ANA = identity("ana", session="s1").model_copy(update={"role": "owner"})
 NOW = datetime.now(UTC)
 SOME = str(uuid4())
+HARBOR = Identity(agent_id="harbor")
 Call = Callable[[Any], Awaitable[Any]]
 
 
@@ -115,23 +116,21 @@ CHECKPOINTER_CALLS: dict[str, Call] = {
 
 
 ADMINISTRATION_CALLS: dict[str, Call] = {
-    "anchor": lambda administration: administration.anchor(
-        Identity(agent_id="harbor"), Path(gettempdir(), "no-such-anchors.jsonl")
-    ),
-    "as_of": lambda administration: administration.history.as_of(Identity(agent_id="harbor"), "user:ana", NOW),
-    "forget_messages": lambda administration: administration.forget_messages(Identity(agent_id="harbor")),
-    "operations": lambda administration: administration.history.operations(Identity(agent_id="harbor")),
-    "protect": lambda administration: administration.protect(Identity(agent_id="harbor"), SOME),
-    "purge": lambda administration: administration.purge(Identity(agent_id="harbor")),
-    "refinements": lambda administration: administration.refinements(Identity(agent_id="harbor")),
-    "restore": lambda administration: administration.history.restore(Identity(agent_id="harbor"), "user:ana", 0),
-    "undo": lambda administration: administration.history.undo(Identity(agent_id="harbor"), SOME),
-    "undo_refinement": lambda administration: administration.history.undo_refinement(Identity(agent_id="harbor"), SOME),
-    "undo_run": lambda administration: administration.history.undo_run(Identity(agent_id="harbor"), SOME),
-    "undo_session": lambda administration: administration.history.undo_session(Identity(agent_id="harbor"), "s1", NOW),
-    "unprotect": lambda administration: administration.unprotect(Identity(agent_id="harbor"), SOME),
+    "anchor": lambda administration: administration.anchor(HARBOR, Path(gettempdir(), "no-such-anchors.jsonl")),
+    "history.as_of": lambda administration: administration.history.as_of(HARBOR, "user:ana", NOW),
+    "forget_messages": lambda administration: administration.forget_messages(HARBOR),
+    "history.operations": lambda administration: administration.history.operations(HARBOR),
+    "protect": lambda administration: administration.protect(HARBOR, SOME),
+    "purge": lambda administration: administration.purge(HARBOR),
+    "refinements": lambda administration: administration.refinements(HARBOR),
+    "history.restore": lambda administration: administration.history.restore(HARBOR, "user:ana", 0),
+    "history.undo": lambda administration: administration.history.undo(HARBOR, SOME),
+    "history.undo_refinement": lambda administration: administration.history.undo_refinement(HARBOR, SOME),
+    "history.undo_run": lambda administration: administration.history.undo_run(HARBOR, SOME),
+    "history.undo_session": lambda administration: administration.history.undo_session(HARBOR, "s1", NOW),
+    "unprotect": lambda administration: administration.unprotect(HARBOR, SOME),
     "unshare": lambda administration: administration.unshare(Identity(agent_id="harbor", user_id="ana")),
-    "verify": lambda administration: administration.verify(Identity(agent_id="harbor")),
+    "verify": lambda administration: administration.verify(HARBOR),
 }
 
 
@@ -250,7 +249,7 @@ async def test_no_method_lets_the_drivers_error_out(fresh_db: Clone, fault: str)
         assert not [name for name, error in raised.items() if "Ana moors" in str(error)]
         failed = {name for name, error in raised.items() if not isinstance(error, RefusedCallError)}
         # a recall goes without memory, and work in the background has its own log
-        all_calls = outcomes.keys() - {"recall", "form_later"}
+        all_calls = outcomes.keys() - {"recall", "admin.form_later"}
         assert failed >= (all_calls if meets_all else {"memories", "observe", "statuses"})
 
 
@@ -269,7 +268,8 @@ async def test_no_administrators_method_lets_the_drivers_error_out(fresh_db: Clo
     ) as administration:
         with fresh_db.as_superuser() as superuser:
             superuser.execute("revoke usage on schema mnemic from mnemic_admin")
-        methods = {name for name in dir(Administration) if not name.startswith("_")} - {"open", "purges"}
+        methods = {name for name in dir(Administration) if not name.startswith("_")} - {"open", "purges", "history"}
+        methods |= {f"history.{name}" for name in dir(BlindHistory) if not name.startswith("_")}
         assert methods == ADMINISTRATION_CALLS.keys()
         for name, call in ADMINISTRATION_CALLS.items():
             outcome = await _outcome(call, administration)
