@@ -301,7 +301,7 @@ class Mnemic:
         scope: ExplicitScope = "user",
         private: bool = False,
     ) -> Remembered:
-        """Store a fact, a commitment that is always in context, or a procedure; or return the stored duplicate.
+        """Store a sentence or a procedure as a memory, or return the stored duplicate.
 
         Similar memories are listed (`near`) and stay: `correct` replaces one.
 
@@ -311,7 +311,8 @@ class Mnemic:
                 procedure.
             category: one that the role reads and formation may choose from; not for a procedure, which is
                 `procedural`.
-            kind: `fact` is searched, `core` is part of every prompt, `procedure` is found by requests for its category.
+            kind: `core` is part of every prompt, `procedure` is found by requests for its category, any other is
+                found by a search.
             steps: the steps of a procedure, in their order.
             importance: 1 trivial to 5 vital; a procedure has 3.
             scope: `group` with one group in the identity, or `agent` if the identity teaches the agent. A private text,

@@ -101,7 +101,7 @@ def _in_order(value: Any) -> Any:
 
 
 class RememberRequest(_Request):
-    """One fact, or one commitment that is always in context."""
+    """One memory in words, of an explicit kind."""
 
     content: Annotated[StrictStr, Field(min_length=1, max_length=4000), WHOLE_CHARACTERS]
     category: Annotated[StrictStr, Field(max_length=128)]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
 
+from pydantic import with_config
 from typing_extensions import TypedDict
 
 from mnemic.state.identity import Scope, is_shared, scope_key, split_scope_key
@@ -213,6 +214,7 @@ class Reembedded:
     refused: int
 
 
+@with_config({"extra": "forbid"})
 class ScopeChanges(TypedDict, total=False):
     """Changes of the settings of a scope key; None restores the general setting."""
 

@@ -109,4 +109,5 @@ async def scope_settings(resources: Resources, identity: Identity, scope_key: st
 
 def _require_scope_key(identity: Identity, scope_key: str) -> None:
     if scope_key not in identity.scope_keys:
-        raise InvalidInputError("the scope key to configure is none of this identity's")
+        keys = ", ".join(identity.scope_keys)
+        raise InvalidInputError(f"scope_key: use one of this identity's: {keys}")

@@ -1,4 +1,4 @@
-"""All commands in the order of `mnemic --help`, and the commands `doctor`, `db` and `token`."""
+"""All commands by their modules, and the commands `doctor`, `db` and `token`."""
 
 import asyncio
 import io
@@ -13,20 +13,23 @@ from dotenv import load_dotenv
 from mnemic import __version__
 from mnemic.models.embedders import make_embedder
 from mnemic.models.trial import Tried, try_models
-from mnemic.service.cli import audit
-from mnemic.service.cli.chat import chat
-from mnemic.service.cli.demo import demo
-from mnemic.service.cli.form import form
-from mnemic.service.cli.jobs import cancel, jobs, maintain, retry, worker
-from mnemic.service.cli.maintenance import maintenance, update
-from mnemic.service.cli.models import ENV_FILE, MARKS, init, trial_lines
+from mnemic.service.cli import (
+    audit,
+    chat,
+    demo,
+    form,
+    jobs,
+    maintenance,
+    models,
+    recall,
+    stats,
+    time_machine,
+    upkeep,
+    usage,
+)
+from mnemic.service.cli.models import ENV_FILE, MARKS, trial_lines
 from mnemic.service.cli.options import AsJson, Groups
-from mnemic.service.cli.recall import history, memories, messages, query, recall, threads
-from mnemic.service.cli.stats import metrics, stats
 from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, say, table, verbatim
-from mnemic.service.cli.time_machine import as_of, restore, undo, unshare
-from mnemic.service.cli.upkeep import correct, embed, erase, protect, purge, reembed, refine, refinements, unprotect
-from mnemic.service.cli.usage import usage
 from mnemic.service.server.auth_tokens import new_token
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
@@ -98,16 +101,15 @@ database = typer.Typer(help="Set up and dump the database.", no_args_is_help=Tru
 background = typer.Typer()
 audits = typer.Typer(help="List, verify and export the history.", no_args_is_help=True)
 
+_MODULES = (demo, models, chat, form, recall, upkeep, time_machine, usage, stats, maintenance, jobs)
 _COMMANDS = (
-    (app, (demo, init, chat, threads, form, query, recall, memories, messages, history)),
-    (app, (correct, update, embed, reembed, refine, refinements, protect, unprotect)),
-    (app, (undo, unshare, restore, as_of, erase, purge, usage, stats, metrics, doctor, token)),
-    (app, (worker, maintain, maintenance)),
-    (background, (retry, cancel)),
+    *((app, module.COMMANDS) for module in _MODULES),
+    (app, (doctor, token)),
+    (background, (jobs.retry, jobs.cancel)),
     (database, (migrate, dump)),
     (audits, (audit.log, audit.verify, audit.anchor, audit.export, audit.check)),
 )
-background.callback(invoke_without_command=True)(blocking(jobs))
+background.callback(invoke_without_command=True)(blocking(jobs.jobs))
 for group, commands in _COMMANDS:
     for command in commands:
         group.command()(blocking(command))

@@ -296,3 +296,7 @@ def _read(source: io.RawIOBase) -> bytes:
             select.select([source], [], [])
         return piece
     return b""
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (chat,)

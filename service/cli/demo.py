@@ -228,3 +228,7 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
 
 def _clipped(text: str, most: int) -> str:
     return clip_text(" ".join(text.split()), most)
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (demo,)

@@ -206,3 +206,7 @@ def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
     yield f"facts superseded: {superseded}, already known: {repeated}"
     yield from losses(runs)
     yield from spent_line(spent_by(runs))
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (form,)

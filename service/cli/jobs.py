@@ -98,3 +98,7 @@ def _time(time: datetime | None) -> str:
     if time is None:
         return ""
     return to_the_second(time)
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (worker, maintain)

@@ -108,3 +108,7 @@ async def update(
     if done.valid_until:
         fields["valid until"] = done.valid_until
     report(done, [plain(f"{name}: {value}") for name, value in fields.items()], as_json=as_json)
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (update, maintenance)

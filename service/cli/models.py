@@ -110,3 +110,7 @@ def _write(file: Path, values: dict[str, Any]) -> None:
     for name, value in values.items():
         text = value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         set_key(file, f"MNEMIC_{name.upper()}", text)
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (init,)

@@ -284,3 +284,7 @@ def _thread_row(thread: ThreadStatus) -> tuple[object, ...]:
     if thread.step is not None:
         steps = str(thread.step + 1)  # the first step is -1
     return thread.id, updated, created, steps, ", ".join(thread.next)
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (threads, query, recall, memories, messages, history)

@@ -103,3 +103,7 @@ def _event_rows(counts: Sequence[Count]) -> Iterator[Sequence[object]]:
             sums[key] = (times + count.amount, duration + (count.duration_ms or 0.0))
     for key, (times, duration) in sorted(sums.items()):
         yield (*key, f"{times:,}", f"{duration / times:,.1f}" if duration else "")
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (stats, metrics)

@@ -216,3 +216,7 @@ async def as_of(
 
 def _blind_row(memory: Any) -> list[object]:
     return [getattr(memory, title) or "" for title in _BLIND]
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (undo, unshare, restore, as_of)

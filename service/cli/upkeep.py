@@ -309,3 +309,7 @@ def _figure(number: int | None) -> str:
     if number is None:
         return "?"
     return f"{number:,}"
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (correct, embed, reembed, refine, refinements, protect, unprotect, erase, purge)

@@ -92,3 +92,7 @@ def spent_by(runs: Iterable[FormationResult]) -> list[RunUsage]:
         for result in run.consolidations:
             spent.extend(result.spent)
     return spent
+
+
+#: Commands of this module, in the order of `mnemic --help`.
+COMMANDS = (usage,)

@@ -121,7 +121,13 @@ def test_every_channel_that_a_graph_takes_has_its_row(memory: Mnemic) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"threshold": 0}, {"word_limit": 100_001}, {"name": " \x00"}, {"extraction_guidance": "x" * 9000}],
+    [
+        {"threshold": 0},
+        {"word_limit": 100_001},
+        {"name": " \x00"},
+        {"extraction_guidance": "x" * 9000},
+        {"word_limt": 50},
+    ],
     ids=lambda wrong: next(iter(wrong)),
 )
 async def test_what_a_scope_key_overrides_is_clean_and_possible(memory: Mnemic, wrong: dict[str, Any]) -> None:
