@@ -64,7 +64,7 @@ async def test_who_is_not_reached_is_told_that_mnemic_is_busy(
         await remember_bees(memory)
         ends = await recall_at_once(memory, 16)
         assert {None, "busy"} == {lacks for lacks, _ in ends}
-        assert "this recall goes without memory: More recalls came" in caplog.text
+        assert "goes without memory: Too many recalls" in caplog.text
         searches = await asyncio.gather(*(memory.query(ANA, "bees") for _ in range(16)), return_exceptions=True)
         assert {list, BusyError} == set(map(type, searches))
         assert (await memory.recall(ANA, "bees")).degraded is None
