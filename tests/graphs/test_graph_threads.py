@@ -17,9 +17,9 @@ from psycopg.conninfo import make_conninfo
 from mnemic import Mnemic
 from mnemic.graphs import consolidation as consolidation_module
 from mnemic.graphs import formation, recall, refinement, supervisor
+from mnemic.memory.messages import supervisor as supervisor_operations
 from mnemic.memory.runtime import resources
 from mnemic.memory.runtime.resources import Resources
-from mnemic.nodes import supervisor as supervisor_nodes
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.supervisor import SupervisorState
 from tests.support.agents import (
@@ -106,7 +106,7 @@ async def test_control_tools_whose_answers_are_kept_would_be_found(
     def kept(done: list[ToolMessage]) -> Any:
         return done, {}
 
-    monkeypatch.setattr(supervisor_nodes, "without_contents", kept)
+    monkeypatch.setattr(supervisor_operations, "split_contents", kept)
     async with scripted_memory(fresh_db, model) as memory, of_mnemic(fresh_db, memory) as (saver, everything):
         await keep(memory)
         says(model, calling(("memory_query", {"query": "bees"})), VISIBLE)
