@@ -87,7 +87,7 @@ class ChatSession:
         """Talk until the end of input, then form the rest of the conversation."""
         await self._show_updates()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._on_interrupt)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         background = asyncio.create_task(self._form_in_background())
         try:
             async with waiting_shown(self._memory, self._terminal.show_aside):
@@ -98,6 +98,10 @@ class ChatSession:
             with suppress(asyncio.CancelledError):
                 await background
             loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupt(self) -> None:
+        """Call the present handler of Ctrl-C; it changes while an answer runs."""
+        self._on_interrupt()
 
     async def _talk(self) -> None:
         """Answer each line, after an open question of an earlier process."""
