@@ -119,12 +119,12 @@ def _as_text(message: AnyMessage) -> AnyMessage:
     """Return a user's message as plain text, in which attached text is marked as such; other messages as they are."""
     if not isinstance(message, HumanMessage):
         return message
-    parts = message.content
-    if isinstance(parts, str):
-        if parts.strip():
-            return message
-        parts = []
-    text = "\n".join(_part_as_text(part) for part in parts)
+    content: Any = message.content
+    if isinstance(content, str) and content.strip():
+        return message
+    text = ""
+    if isinstance(content, list):  # content is None in a message that was refused and stays in the thread
+        text = "\n".join(_part_as_text(part) for part in content)
     return message.model_copy(update={"content": text or WORDLESS})
 
 

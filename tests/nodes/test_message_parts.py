@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from mnemic import Mnemic
 from mnemic.memory.messages.incoming import last_question
 from mnemic.memory.runtime.transcript import transcript
+from mnemic.prompts.messages.supervise import WORDLESS
 from mnemic.state.errors import InvalidInputError
 from tests.support.worlds import identity
 
@@ -65,6 +66,12 @@ def test_a_part_that_cannot_be_read_does_not_end_a_thread(part: Any) -> None:
     messages: list[Any] = [HumanMessage([TEXT, part]), HumanMessage("Well?")]
     shown = transcript("You are a guide.", messages, {})
     assert "Look at my boat." in str(shown[1].content)
+
+
+def test_a_message_without_content_does_not_end_a_thread() -> None:
+    messages: list[Any] = [HumanMessage.model_construct(content=None), HumanMessage("Well?")]
+    shown = transcript("You are a guide.", messages, {})
+    assert [message.content for message in shown[1:]] == [WORDLESS, "Well?"]
 
 
 async def test_half_a_character_costs_no_question_and_no_memory(memory: Mnemic) -> None:
