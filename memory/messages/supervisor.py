@@ -88,12 +88,19 @@ def consent_request(questions: Mapping[str, Question]) -> dict[str, Any]:
 
 
 def split_calls(state: SupervisorState) -> tuple[list[ToolCall], list[ToolCall]]:
-    """Return the calls of the last answer: those to run, and those that the user declined."""
+    """Return the calls of the last answer: those to run, and those that the user declined.
+
+    Of several calls with one id only the last one counts: the user is asked one question per id.
+    """
     last = state["messages"][-1]
+    calls: dict[str, ToolCall] = {}
+    if isinstance(last, AIMessage):
+        for call in last.tool_calls:
+            calls[str(call["id"])] = call
     wanted: list[ToolCall] = []
     declined: list[ToolCall] = []
-    for call in last.tool_calls if isinstance(last, AIMessage) else ():
-        if call["id"] in state.get("declined", ()):
+    for call_id, call in calls.items():
+        if call_id in state.get("declined", ()):
             declined.append(call)
         else:
             wanted.append(call)

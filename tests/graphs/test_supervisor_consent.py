@@ -4,13 +4,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import ValidationError
 
 from mnemic import Mnemic
 from mnemic.graphs.supervisor import SupervisorGraph
+from mnemic.memory.messages.supervisor import split_calls
 from mnemic.prompts.messages.supervise import DECLINED
 from mnemic.storage import threads
 from tests.support.agents import ANA, CANARY, KEPT, VISIBLE, answers_of, forgetting, keep, requests, says, thread, turn
@@ -172,3 +173,11 @@ async def test_an_answer_whose_run_was_rolled_back_does_not_count(
     await resumed(graph, {"approved": False})
     assert await living(memory) == (set() if stays else {kept})
     assert (answers_of(requests(model)[-1]) == [DECLINED]) != stays
+
+
+def test_of_calls_with_one_id_the_last_is_run_and_without_an_id_a_call_can_be_declined() -> None:
+    names = {"first": "call_1", "second": "call_1", "third": None}
+    answer = AIMessage("", tool_calls=[{"name": name, "args": {}, "id": call} for name, call in names.items()])
+    wanted, declined = split_calls({"messages": [answer], "declined": ["None"]})
+    assert [call["name"] for call in wanted] == ["second"]
+    assert [call["name"] for call in declined] == ["third"]
