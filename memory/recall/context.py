@@ -233,6 +233,8 @@ def render_context(reading: RecallReading, results: Sequence[SearchResult], read
     return {"context": context, "memories": _RESULTS.dump_python([*results], mode="json"), "tokens": tokens}
 
 
+# -- memories that are always in context
+
 #: Tokens of the shortest line of a fact: a date and hardly more, 16 characters.
 _MIN_FACT_TOKENS: Final = 4
 
