@@ -7,11 +7,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.memory.runtime.graph import release_lease_on_error
-from mnemic.memory.runtime.identity import require_own_scope
+from mnemic.memory.runtime.identity import require_own_scope, require_scope_key
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.consolidation import ConsolidationSnapshot
-from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import ConsolidationInput, ConsolidationState, Lease
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.records import Memory, ScopeSettings, StaleMemory
@@ -49,8 +48,7 @@ async def collect(
     """
     request = validate(ConsolidationInput, request)
     key, is_forced = request.get("scope_key", ""), request.get("force", False)
-    if key not in identity.scope_keys:
-        raise InvalidInputError("the scope key to consolidate is none of this identity's")
+    require_scope_key(identity, key)
     if is_forced:
         require_own_scope(identity, key)
     lease = Lease(work="consolidation", scope_key=key, holder=holder)

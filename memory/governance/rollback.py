@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from mnemic.memory.governance.rollback_rules import described, require_allowed, steps_of
+from mnemic.memory.runtime.identity import require_scope_key
 from mnemic.memory.runtime.principal import Principal
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.errors import (
@@ -144,8 +145,7 @@ async def as_of(
         CategoryRefusedError: if the role has no allowlist.
         InvalidInputError: if the scope key is none of the identity's, or the history has no such revision.
     """
-    if key not in identity.scope_keys:
-        raise InvalidInputError("scope_key: none of this identity's")
+    require_scope_key(identity, key)
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.transaction(identity, categories=allowlist.categories) as tx:
         memories = await history.as_of(tx, key, at, with_closed=with_closed)

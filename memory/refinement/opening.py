@@ -12,10 +12,10 @@ from mnemic.memory.refinement.batching import batches
 from mnemic.memory.refinement.editor import ContextMemoryEditor
 from mnemic.memory.refinement.session import RefinementSession
 from mnemic.memory.runtime.graph import release_lease_on_error
-from mnemic.memory.runtime.identity import require_own_scope
+from mnemic.memory.runtime.identity import require_own_scope, require_scope_key
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
-from mnemic.state.errors import CategoryRefusedError, InvalidInputError, RefinementRunningError
+from mnemic.state.errors import CategoryRefusedError, RefinementRunningError
 from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity, scope_key
 from mnemic.state.refinement import (
@@ -152,8 +152,7 @@ async def _remove_duplicates(editor: ContextMemoryEditor) -> int:
 
 
 def _require_refinable(resources: Resources, identity: Identity, key: str) -> None:
-    if key not in identity.scope_keys:
-        raise InvalidInputError("scope_key: the one to refine is none of this identity's")
+    require_scope_key(identity, key)
     require_own_scope(identity, key)
     if not resources.categories.of_role(identity.role).standing:
         raise CategoryRefusedError("this role does not read the context memories, so it cannot refine them")

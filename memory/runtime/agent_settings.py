@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from mnemic.memory.runtime.identity import require_scope_key
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, require_text
 from mnemic.state.checking import validate
-from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeChanges, ScopeSettings
 from mnemic.state.settings import Settings
@@ -83,7 +83,7 @@ async def configure_scope(resources: Resources, identity: Identity, scope_key: s
     Raises:
         InvalidInputError: if the scope key is none of the identity's, or a value cannot be used; nothing was written.
     """
-    _require_scope_key(identity, scope_key)
+    require_scope_key(identity, scope_key)
 
     async def change(tx: ScopedTransaction) -> None:
         await scopes.lock_agent(tx)
@@ -101,13 +101,7 @@ async def scope_settings(resources: Resources, identity: Identity, scope_key: st
     Raises:
         InvalidInputError: if the scope key is none of the identity's.
     """
-    _require_scope_key(identity, scope_key)
+    require_scope_key(identity, scope_key)
     async with resources.database.transaction(identity) as tx:
         settings = await scopes.scope_settings(tx)
     return settings.get(scope_key, ScopeSettings(scope_key=scope_key))
-
-
-def _require_scope_key(identity: Identity, scope_key: str) -> None:
-    if scope_key not in identity.scope_keys:
-        keys = ", ".join(identity.scope_keys)
-        raise InvalidInputError(f"scope_key: use one of this identity's: {keys}")

@@ -109,6 +109,17 @@ def token_claim(user: BaseUser, field: str) -> tuple[str, ...]:
     return tuple(values or ())
 
 
+def require_scope_key(identity: Identity, key: str) -> None:
+    """Raise if a scope key does not belong to the identity.
+
+    Raises:
+        InvalidInputError: if it belongs to another identity, or to none.
+    """
+    if key not in identity.scope_keys:
+        keys = ", ".join(identity.scope_keys)
+        raise InvalidInputError(f"scope_key: use one of this identity's: {keys}")
+
+
 def require_own_scope(identity: Identity, key: str) -> None:
     """Raise if a request of an authenticated user concerns a shared scope key, which only the host may change.
 
