@@ -45,7 +45,7 @@ class LedgerEntry:
     private: bool
     tags: tuple[str, ...] = ()
     scope_key: str = ""
-    #: Author of a shared memory; None for a memory that several people contributed to.
+    #: Author of a memory; None for the reader's own, and for a memory of several people.
     author: str | None = None
     #: Typed sentence that a shared memory rests on; None if unknown.
     said: str | None = None

@@ -114,7 +114,7 @@ async def _for_groups(run: _Propagation) -> list[Raise]:
 
 
 async def _for_all_users(run: _Propagation) -> list[Raise]:
-    """Return memories that two groups, or two users without a common group, typed independently of each other."""
+    """Return memories that two groups, or two users without a common group or session, typed independently."""
     if run.settings.share_with_agent == "off":
         return []
     # of a user only memories that formation proposed for the agent scope

@@ -61,7 +61,7 @@ def independent_pair(
     Args:
         first_evidence: evidence for the memory.
         second_evidence: evidence for another memory.
-        strangers: pairs of authors, of the first and of the second, without a common group.
+        strangers: pairs of authors, of the first and of the second, without a common group or session.
     """
     for first in first_evidence:
         for second in second_evidence:

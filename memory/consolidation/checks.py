@@ -40,7 +40,7 @@ def judge_draft(draft: str, step_input: WriteConsolidationInput, min_share: floa
     Args:
         draft: the new text.
         step_input: input of the step.
-        min_share: smallest share of the sources' details, and twice that of their distinct words, to be kept.
+        min_share: smallest share of the sources' details to be kept; of their distinct words it is half of that.
     """
     ended: list[str] = []
     for row in step_input.stale:

@@ -119,7 +119,7 @@ async def _read_due(tx: ScopedTransaction, work: _Work) -> ConsolidationSnapshot
 
 
 def _stale_first(reflections: Sequence[Memory], stale: Sequence[StaleMemory]) -> list[Memory]:
-    """Return the reflections without protected ones; a run that cannot take all of them takes stale ones."""
+    """Return the reflections without protected ones, stale ones first: a run may be too small for all of them."""
     parts = {row.part_id for row in stale}
     first: list[Memory] = []
     others: list[Memory] = []

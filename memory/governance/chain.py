@@ -35,7 +35,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: Explanation of the lines, for a reader years later.
 LINES: Final = {
-    "every line": "revision, prev and hash of one row; prev is the hash of the row before, of the first sha256(agent)",
+    "every line": "revision, prev and hash of one row; prev is the hash of the row before, in row 1 sha256(agent)",
     "own lines": "hash is sha256(text); row is text as an object, ts in microseconds since 1970",
     "before, after": "the memory's row as JSON text, of a LINK the relation's; its digest is sha256(salt + text)",
     "no salt": "these contents were erased; of a LINK: its other end is not the person's to see",
@@ -97,7 +97,7 @@ def contradictions(anchors: Anchors, agent_id: str, hashes: Mapping[int, bytes])
     Args:
         anchors: those of a file.
         agent_id: the agent.
-        hashes: of the anchored rows those that are there, with the hashes that the chain ties to all before them.
+        hashes: hashes of the anchored rows that exist, by revision; each depends on all rows before it.
     """
     for line, anchor in anchors.by_agent.get(agent_id, []):
         found = hashes.get(anchor.revision)

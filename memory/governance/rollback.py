@@ -71,7 +71,7 @@ async def undo(  # noqa: PLR0913 - one of several ways to name operations
     refinement_id: UUID | None = None,
     run_id: UUID | None = None,
 ) -> Rollback:
-    """Undo operations as one, a person's own part only.
+    """Undo operations as one operation; for a person, only the changes of the person's own memories.
 
     Args:
         principal: the person or the administrator.
@@ -169,7 +169,7 @@ async def metadata_as_of(principal: Principal, key: str, at: int | datetime, *, 
 
 
 async def _carry_out(principal: Principal, planner: Planner, options: RollbackOptions) -> Rollback:
-    """Find all obstacles, then write the first step."""
+    """Plan a rollback and write all its steps. Every obstacle is found before the first step."""
     for _ in range(MAX_PLANS):
         plan = await principal.write(planner)
         rollback = await asyncio.to_thread(described, plan)
