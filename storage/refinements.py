@@ -12,7 +12,7 @@ from mnemic.state.errors import ConcurrentChangeError, RefinementOverError
 from mnemic.state.graphs import Lease
 from mnemic.state.history import REFINEMENT_EVENTS
 from mnemic.state.kinds import CONTEXT_KINDS
-from mnemic.state.refinement import Ended, LedgerEntry, Refinement
+from mnemic.state.refinement import Ended, LedgerEntry, Refinement, total_tokens
 from mnemic.state.settings import Settings
 from mnemic.storage import leases
 from mnemic.storage.transaction import ScopedTransaction, first_column, half_vectors, load_statements
@@ -55,7 +55,7 @@ async def begin(tx: ScopedTransaction, claim: Claim, ledger: Sequence[LedgerEntr
         "key": claim.lease.scope_key,
         "actor": tx.identity.actor,
         "target": target,
-        "tokens": sum(entry.tokens for entry in ledger),
+        "tokens": total_tokens(ledger),
         "memories": len(ledger),
     }
     await tx.execute(_SQL["begin"], values)
@@ -195,7 +195,7 @@ async def finish(  # noqa: PLR0913 - the values of one statement
     values = {
         "id": claim.id,
         "ended": ended,
-        "tokens": sum(entry.tokens for entry in ledger_after),
+        "tokens": total_tokens(ledger_after),
         "memories": len(ledger_after),
         "journal_id": journal_id,
     }
