@@ -3,10 +3,10 @@
 import logging
 from functools import partial
 
-from mnemic.memory.background.budget import require_budget
 from mnemic.memory.background.jobs import JOBS
 from mnemic.memory.background.work import Work
 from mnemic.memory.runtime.background import frames_of
+from mnemic.memory.runtime.budget import require_tokens
 from mnemic.state.background import Target
 from mnemic.state.errors import (
     BudgetSpentError,
@@ -39,7 +39,7 @@ async def _run(work: Work, name: str, target: Target) -> EventStatus:
     job = JOBS[name]
     try:
         if job.calls_models:
-            await require_budget(work, target.agent_id)
+            await require_tokens(work.resources, target.agent_id)
         is_postponed = await job.run(work, target)
     except BudgetSpentError as error:
         await _pause(work, name, target, error)
