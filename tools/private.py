@@ -47,6 +47,15 @@ class PrivateTool(StructuredTool):
             config = run_on_loop(self._loop, partial(self._with_private_callbacks, ensure_config(config)))
         return super().invoke(input, config, **options)
 
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Return the arguments of a call with its runtime, which the base class drops for a tool without arguments."""
+        args, kwargs = super()._to_args_and_kwargs(tool_input, tool_call_id)
+        if isinstance(tool_input, dict) and "runtime" in tool_input:
+            kwargs["runtime"] = tool_input["runtime"]
+        return args, kwargs
+
     async def _with_private_callbacks(self, config: RunnableConfig | None) -> RunnableConfig | None:
         private = await private_callbacks(self._provide, config or var_child_runnable_config.get())
         if private is None:
