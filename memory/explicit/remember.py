@@ -69,10 +69,7 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
         scope = "user"
     draft = ShareRequest(scope, text, request.category, request.private)
     new = await _new_memory(resources, identity, draft, request.kind, caller)
-    # the user's own sentence is shared unchanged
-    content = new.content if new.said else checked_sentence(new.content, new.kind)
-    new = replace(new, content=content, importance=request.importance)
-    return await _store(resources, identity, new, caller, allowlist.categories)
+    return await _store(resources, identity, replace(new, importance=request.importance), caller, allowlist.categories)
 
 
 async def remember_procedure(
@@ -216,13 +213,20 @@ async def _near_facts(
 async def _new_memory(
     resources: Resources, identity: Identity, draft: ShareRequest, kind: Kind, caller: Caller
 ) -> NewMemory:
-    """Return the memory with the requested scope if the rules of sharing allow it, else with the user's."""
+    """Return the memory with the requested scope if the rules of sharing allow it, else with the user's.
+
+    Raises:
+        InvalidInputError: if it would be of no user, or its text breaks a rule of memory texts.
+    """
     fallback = scope_key("user", identity.user_id) if identity.user_id else ""
     place = await permitted_place(resources, identity, draft, caller, fallback=fallback)
     if not place.scope_key:
         raise InvalidInputError(refusals.NO_OWNER)
     scope, owner = split_scope_key(place.scope_key)
+    # the user's own sentence is shared unchanged
     text = place.said or draft.text
+    if not place.said and kind != "procedure":
+        text = checked_sentence(text, kind)
     return replace(
         new_memory(kind, draft.category, place.scope_key, text, resources.now(identity)),
         said=place.said,

@@ -88,6 +88,14 @@ async def test_what_is_known_word_for_word_is_not_written_again(
     assert (confided.known, confided.id, kept.id, kept.private) == (True, first.id, first.id, True)
 
 
+async def test_a_models_text_is_searched_as_it_is_stored(memory: Mnemic, model: LoopbackModel) -> None:
+    await call(memory, ANA, "remember", content="Ana keeps forty bees in Oslo!", category="activity")
+
+    (fact,) = await stored(memory, ANA)
+    (embedded,) = model.embedding_requests[-1]["input"]
+    assert (fact.content, embedded.partition(": ")[2]) == (BEES, BEES)
+
+
 async def test_nor_what_says_the_same_but_for_its_spelling(memory: Mnemic, model: LoopbackModel) -> None:
     model.answer_embeddings(lambda request: [[1.0] * 384 for _ in request["input"]])
     first = await memory.remember(ANA, BEES, category="activity")
