@@ -10,7 +10,7 @@ from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import NotForgottenError
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, is_shared
 from mnemic.state.kinds import RETAINED_STATES
 from mnemic.state.records import Memory
 from mnemic.storage import history, memories
@@ -85,7 +85,7 @@ def _obstacle(memory: Memory) -> str | None:
     """Return the reason against forgetting a memory, or None."""
     if memory.protected:
         return refusals.PROTECTED
-    if split_scope_key(memory.scope_key)[0] in ("group", "agent"):
+    if is_shared(memory.scope_key):
         return refusals.SHARED_TO_FORGET
     if memory.kind == "consolidation":
         return refusals.CONSOLIDATION_TO_FORGET

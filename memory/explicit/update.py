@@ -9,7 +9,7 @@ from mnemic.memory.text.shape import clean_text, is_blank
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
 from mnemic.state.formation import UpdateRequest
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, is_shared
 from mnemic.state.kinds import RETAINED_STATES
 from mnemic.state.records import CANDIDATE, Memory
 from mnemic.storage import memories
@@ -50,8 +50,7 @@ def _obstacle(memory: Memory, identity: Identity) -> str | None:
         return refusals.PROTECTED
     if memory.state not in RETAINED_STATES:
         return refusals.CLOSED_TO_UPDATE
-    is_shared = split_scope_key(memory.scope_key)[0] in ("group", "agent")
-    if is_shared and not identity.teaches_agent:
+    if is_shared(memory.scope_key) and not identity.teaches_agent:
         return refusals.SHARED_TO_UPDATE
     return None
 
