@@ -28,6 +28,8 @@ from mnemic.state.settings import Settings
 from mnemic.storage import embeddings, inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
+_LOG = logging.getLogger("mnemic")
+
 #: Maximum characters of a shared fact with the sentences that it renews, since it is shown whole.
 _MAX_JOINED_CHARS: Final = 1200
 
@@ -374,9 +376,6 @@ def _note_events(resources: Resources, identity: Identity, run: FormationRun, st
     events.note_created(identity, "formation", stored)
     events.note_count(identity, ("formation", "supersede"), run.superseded)
     events.note_count(identity, ("formation", "create"), sum(run.refused.values()), "skipped")
-
-
-_LOG = logging.getLogger("mnemic")
 
 
 async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Set[str]) -> list[str]:
