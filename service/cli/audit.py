@@ -44,7 +44,7 @@ _TITLES = ("time (UTC), operation", "rows", "reason, actor", "changes")
 
 async def verify(agent: OneAgent = None, anchors: Anchors = None, as_json: AsJson = False) -> None:
     """Verify the history of every agent, or of one. The exit code is 1 if there is a problem."""
-    identity = Identity(agent_id=agent) if agent else None
+    identity = None if agent is None else Identity(agent_id=agent)
     async with Administration.open() as administration:
         problems = await administration.verify(identity, anchors)
     explained = [{**asdict(problem), "explanation": problem.explanation} for problem in problems]
@@ -134,7 +134,7 @@ async def log(
     as_json: AsJson = False,
 ) -> None:
     """List the operations on memories, newest first, without contents."""
-    time = to_moment(since) if since else None
+    time = None if since is None else to_moment(since)
     async with governing(person) as (service, identity):
         operations = await service.history.operations(identity, session_id=person.session, since=time, limit=limit)
     report(operations, table(map(_row, operations), *_TITLES), as_json=as_json, nothing="no operations")

@@ -15,6 +15,7 @@ from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, repo
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, RollbackRefusedError
 from mnemic.state.governance import Rollback, RollbackOptions
+from mnemic.state.identity import Identity
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Scope key such as user:ana or agent:guide.")]
 At = Annotated[str, typer.Option("--at", metavar="TIME", help="Revision of the history, or time with its zone.")]
@@ -106,8 +107,8 @@ async def unshare(
     async with governing(acting, group, blind="takes back from every group") as (service, identity):
         nothing = f"{acting.user} shares nothing there: groups that --group does not name are left alone"
         author = identity
-        if by:
-            author = identity.model_copy(update={"user_id": by})
+        if by is not None:
+            author = Identity(agent_id=acting.agent, user_id=by)
             nothing = f"{by} shares nothing"
         sharing = service.privacy if isinstance(service, Mnemic) else service
         take_back = partial(sharing.unshare, author, cascade=flags.cascade, skip_erased=flags.skip_erased)

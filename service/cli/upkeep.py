@@ -80,7 +80,7 @@ async def reembed(
     as_json: AsJson = False,
 ) -> None:
     """Move all vectors to the embedder of the settings, while searches use the former ones."""
-    identity = Identity(agent_id=agent) if agent else None
+    identity = None if agent is None else Identity(agent_id=agent)
     async with open_memory() as memory:
         with progress() as bar:
             task = bar.add_task("embedding", total=None)

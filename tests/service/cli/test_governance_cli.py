@@ -68,7 +68,8 @@ def test_what_was_shared_is_taken_back_and_an_administrator_undoes_that(
     stranger = mnemic("unshare", *BLIND, "--by", "nobody")
     assert (stranger.exit_code, "nobody" in stranger.stderr) == (0, True)
 
-    for wrong in (BLIND, (*PERSON, "--by", "ana"), (*BLIND, "--by", "ana", "--group", "crew")):
+    unusable = [(*BLIND, "--by", name) for name in ("", "a" * 10_000, "ana\n")]
+    for wrong in (BLIND, (*PERSON, "--by", "ana"), (*BLIND, "--by", "ana", "--group", "crew"), *unusable):
         assert mnemic("unshare", *wrong).exit_code == 2
 
 

@@ -69,6 +69,17 @@ def test_vectors_of_another_embedder_are_made_anew(
     assert json.loads(mnemic("reembed", "--agent", "harbor", "--json").stdout)["agents"] == 0
 
 
+@pytest.mark.parametrize("words", [("reembed", "--agent", ""), ("audit", "verify", "--agent", "")])
+def test_an_empty_agent_is_an_error_and_not_every_agent(mnemic: Command, words: tuple[str, ...]) -> None:
+    result = mnemic(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "agent_id" in result.stderr
+
+
+def test_an_empty_time_is_an_error_and_not_every_operation(mnemic: Command, ids: list[UUID]) -> None:
+    assert mnemic("audit", "log", *BLIND, "--since", "").exit_code == 2
+
+
 # -- erase and purge
 
 
