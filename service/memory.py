@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
-from pydantic import SecretStr, SkipValidation, TypeAdapter
+from pydantic import SecretStr, SkipValidation
 
 from mnemic.memory.explicit.caller import TrustedCaller
 from mnemic.memory.explicit.correct import correct
@@ -47,19 +47,13 @@ from mnemic.state.kinds import KINDS, ExplicitKind, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, BudgetTokens, MemoryFilters, MemoryQuery
 from mnemic.state.records import Memory, Observed, SearchResult
 from mnemic.state.refinement import RefinementOutput
-from mnemic.state.results import AnnouncedChange, Forgotten, FormationResult, RecallResult, RefinementResult
+from mnemic.state.results import Forgotten, FormationResult, RecallResult, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.tools.memory import make_tools
 
 if TYPE_CHECKING:  # only annotations need them
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
-
-#: Readers of the rows in a graph's output; built when first used.
-_RESULTS: TypeAdapter[tuple[SearchResult, ...]] = TypeAdapter(tuple[SearchResult, ...], config={"defer_build": True})
-_CHANGES: TypeAdapter[tuple[AnnouncedChange, ...]] = TypeAdapter(
-    tuple[AnnouncedChange, ...], config={"defer_build": True}
-)
 
 
 class Mnemic:
@@ -179,16 +173,7 @@ class Mnemic:
         """
         request = {"question": question, "search": search, "budget_tokens": budget_tokens}
         output = cast(RecallOutput, await run_graph(self.graphs.recall, request, identity))
-        return RecallResult(
-            context=output["context"],
-            memories=_RESULTS.validate_python(output["memories"]),
-            searched=output["searched"],
-            tokens=output["tokens"],
-            degraded=output["degraded"],
-            revision=output["revision"],
-            updates=_CHANGES.validate_python(output["updates"]),
-            over_budget=tuple(output["over_budget"]),
-        )
+        return RecallResult.from_output(output)
 
     @check_arguments
     async def query(
@@ -334,14 +319,8 @@ class Mnemic:
             raise InvalidInputError('steps: only a memory of kind="procedure" has steps')
         if category is None:
             raise InvalidInputError("category: name the category of the memory")
-        request = {
-            "content": content,
-            "category": category,
-            "kind": kind,
-            "importance": importance,
-            "scope": scope,
-            "private": private,
-        }
+        sharing = {"scope": scope, "private": private}
+        request = {"content": content, "category": category, "kind": kind, "importance": importance, **sharing}
         remember_request = validate(RememberRequest, request, strict=None)
         return await remember(self.resources, identity, remember_request, TrustedCaller())
 
@@ -430,12 +409,7 @@ class Mnemic:
 
     @check_arguments
     async def memories(
-        self,
-        identity: AnyIdentity,
-        kinds: Sequence[Kind] = KINDS,
-        *,
-        limit: Limit = 1000,
-        with_closed: bool = False,
+        self, identity: AnyIdentity, kinds: Sequence[Kind] = KINDS, *, limit: Limit = 1000, with_closed: bool = False
     ) -> list[Memory]:
         """Return the identity's memories, newest first.
 

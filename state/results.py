@@ -8,12 +8,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from mnemic.state.graphs import (
     ConsolidationOutput,
     Degraded,
     FormationOutput,
     MemoryContext,
     Outcome,
+    RecallOutput,
     RefusedText,
     Waits,
 )
@@ -33,6 +36,15 @@ class AnnouncedChange:
     revision: int
     event: ChangeEvent
     sign: Sign
+
+
+#: Readers of the rows in a graph's output; built when first used.
+_SEARCH_RESULTS: TypeAdapter[tuple[SearchResult, ...]] = TypeAdapter(
+    tuple[SearchResult, ...], config={"defer_build": True}
+)
+_CHANGES: TypeAdapter[tuple[AnnouncedChange, ...]] = TypeAdapter(
+    tuple[AnnouncedChange, ...], config={"defer_build": True}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +67,20 @@ class RecallResult:
     updates: tuple[AnnouncedChange, ...]
     #: Scope keys with context memories above their budget, for which a refinement is recommended.
     over_budget: tuple[str, ...]
+
+    @classmethod
+    def from_output(cls, output: RecallOutput) -> Self:
+        """Return the result of the graph's output."""
+        return cls(
+            context=output["context"],
+            memories=_SEARCH_RESULTS.validate_python(output["memories"]),
+            searched=output["searched"],
+            tokens=output["tokens"],
+            degraded=output["degraded"],
+            revision=output["revision"],
+            updates=_CHANGES.validate_python(output["updates"]),
+            over_budget=tuple(output["over_budget"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
