@@ -86,7 +86,8 @@ _HOMES = {
 }
 
 _here = Path(__file__).parent
-if (_here / "graphs").is_symlink():  # a checkout: load the folders beside this one, so that breakpoints name them
+# in a checkout, load the folders of the repository and not the links to them: breakpoints have those paths
+if (_here / "graphs").is_symlink():
     __path__.insert(0, str(_here.parent))
 
 
