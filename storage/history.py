@@ -199,15 +199,20 @@ async def plan_restore(tx: ScopedTransaction, key: str, at: int | datetime, *, a
             f"{revision} lies within an operation: use its last_revision, or the one before its first_revision"
         )
     keys = None if administers else [key]
-    return await _plan(tx, keys, None, {"revision": revision, "key": key})
+    return await _plan(tx, keys, None, {"revision": revision, "key": tx.stored_key(key)})
 
 
 async def _plan(
     tx: ScopedTransaction, keys: Sequence[str] | None, ops: Sequence[UUID] | None, request: Mapping[str, Any]
 ) -> Plan:
     stored_keys = None if keys is None else tx.stored_keys(keys)
-    rows = await tx.call("plan_rollback", stored_keys, ops, Jsonb(request))
-    return Plan(rows=[PlanRow._make(row) for row in rows], request=request, keys=keys)
+    rows: list[PlanRow] = []
+    for values in await tx.call("plan_rollback", stored_keys, ops, Jsonb(request)):
+        row = PlanRow._make(values)
+        if row.scope_key:
+            row = row._replace(scope_key=tx.host_session(row.scope_key))
+        rows.append(row)
+    return Plan(rows=rows, request=request, keys=keys)
 
 
 async def take_step(  # noqa: PLR0913 - the values of one statement

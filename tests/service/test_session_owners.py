@@ -209,3 +209,18 @@ async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
             box = await inbox.read_inbox(tx, found[0].session_id or "", limit=9)
         assert {message.user_id for message in box.messages} - {None} == {found[0].user_id}
     assert users == {"ana", "mallory"}
+
+
+async def test_a_session_of_a_used_id_is_restored_under_the_id_of_the_host(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await begin(memory, model)
+    model.answer(FACTS, facts(fact("Mallory dives.")))
+    model.answer(REFLECTIONS, reflections(session=[reflection("Mallory dives alone.")]))
+    await say(memory, MALLORY, "I dive.", *["assistant: You dive."] * 3)
+
+    restored = await memory.history.restore(MALLORY, "session:thread-1", 0)
+
+    assert [(change.scope_key, change.after) for change in restored.changes] == [("session:thread-1", "soft_deleted")]
+    assert [row.content for row in await memory.memories(MALLORY)] == ["Mallory dives."]
+    assert "sails by hand" in repr(await memory.memories(ANA))
