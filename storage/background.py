@@ -3,18 +3,16 @@
 Reads across agents return ids, times and codes. Each write belongs to one agent and uses its transaction.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import LiteralString, NamedTuple
 
-from psycopg.rows import class_row
 from psycopg.sql import SQL, Identifier, Placeholder
 
 from mnemic.state.background import JobFailure, Schedule, Target
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import Row, ScopedTransaction, load_statements
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("background")
 
@@ -47,14 +45,6 @@ class ObservedSession(NamedTuple):
     is_cold: bool
 
 
-async def _rows(
-    database: Database, record: type[Row], statement: LiteralString, values: Mapping[str, object]
-) -> list[Row]:
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(record))
-        return await (await cursor.execute(statement, values)).fetchall()
-
-
 async def due_targets(database: Database, function: str, limit: int, **values: object) -> list[Target]:
     """Return the targets with due work of all agents, from a function of the database.
 
@@ -67,15 +57,13 @@ async def due_targets(database: Database, function: str, limit: int, **values: o
     arguments = {"most": limit, **values}
     named = [SQL("{} => {}").format(Identifier(f"p_{name}"), Placeholder(name)) for name in arguments]
     statement = SQL("select * from {}({})").format(Identifier(function), SQL(", ").join(named))
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(Target))
-        return await (await cursor.execute(statement, arguments)).fetchall()
+    return await database.catalog_rows(Target, statement, arguments)
 
 
 async def due_retries(database: Database, now: datetime, limit: int) -> list[tuple[str, Target]]:
     """Return failed jobs and targets with an elapsed pause, the longest waiting first."""
     statement: LiteralString = "select * from due_retries(%(now)s, %(most)s)"
-    rows = await _rows(database, DueRetry, statement, {"now": now, "most": limit})
+    rows = await database.catalog_rows(DueRetry, statement, {"now": now, "most": limit})
     return [(row.job, Target(row.agent_id, row.scope_key)) for row in rows]
 
 
@@ -85,17 +73,17 @@ async def due_schedules(  # noqa: PLR0913 - the values of one statement
     """Return the schedules of a job that fire, are new, or have changed."""
     values = {"job": job, "setting": setting, "default": default, "now": now, "most": limit}
     statement: LiteralString = "select * from due_schedules(%(job)s, %(setting)s, %(default)s, %(now)s, %(most)s)"
-    return await _rows(database, DueSchedule, statement, values)
+    return await database.catalog_rows(DueSchedule, statement, values)
 
 
 async def list_failures(database: Database, limit: int) -> list[JobFailure]:
     """Return the work that failed, of all agents, the newest first."""
-    return await _rows(database, JobFailure, "select * from failed_jobs(%(most)s)", {"most": limit})
+    return await database.catalog_rows(JobFailure, "select * from failed_jobs(%(most)s)", {"most": limit})
 
 
 async def list_schedules(database: Database, limit: int) -> list[Schedule]:
     """Return the schedules of all agents, the next to fire first."""
-    return await _rows(database, Schedule, "select * from all_schedules(%(most)s)", {"most": limit})
+    return await database.catalog_rows(Schedule, "select * from all_schedules(%(most)s)", {"most": limit})
 
 
 async def note_failure(  # noqa: PLR0913 - the values of one statement

@@ -6,15 +6,15 @@ No model is called while a connection is held.
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from typing import Any, Final, LiteralString, TypedDict, TypeVar, Unpack
 
 from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, Error
-from psycopg.rows import DictRow, dict_row
-from psycopg.sql import SQL
+from psycopg.rows import DictRow, class_row, dict_row
+from psycopg.sql import SQL, Composed
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
@@ -22,7 +22,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
 from mnemic.storage.connection import OwnProcess, RecallQueue, TimeoutConnection, configure, connection_options
 from mnemic.storage.failures import typed_error
-from mnemic.storage.transaction import ScopedTransaction, array_text
+from mnemic.storage.transaction import Row, ScopedTransaction, array_text
 
 Result = TypeVar("Result")
 
@@ -276,6 +276,18 @@ class Database:
         idle = _milliseconds(CATALOG_IDLE_SECONDS)
         async with self._open_transaction(statement_seconds, _CATALOG, idle=idle) as (connection, _):
             yield connection
+
+    async def catalog_rows(
+        self, record: type[Row], statement: LiteralString | Composed, values: Mapping[str, object]
+    ) -> list[Row]:
+        """Return the rows of one statement in a transaction of `catalog`, as records with its column names as fields.
+
+        Raises:
+            MnemicError: as `catalog` does.
+        """
+        async with self.catalog() as connection:
+            cursor = connection.cursor(row_factory=class_row(record))
+            return await (await cursor.execute(statement, values)).fetchall()
 
     @asynccontextmanager
     async def _open_transaction(

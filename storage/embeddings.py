@@ -4,10 +4,8 @@ A vector changes no memory, so it is filled without an operation and leaves no r
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, LiteralString, NamedTuple
 from uuid import UUID
-
-from psycopg.rows import class_row
 
 from mnemic.state.records import PendingText
 from mnemic.storage.database import Database
@@ -113,11 +111,8 @@ def _filling(
 
 async def agents_to_move(database: Database, agent_id: str | None, model: str) -> list[AgentToMove]:
     """Return the agents, or the one that is named, with vectors of other embedders than this one."""
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(AgentToMove))
-        values = {"agent_id": agent_id, "model": model}
-        await cursor.execute("select agent_id, entries from agents_to_reembed(%(agent_id)s, %(model)s)", values)
-        return await cursor.fetchall()
+    statement: LiteralString = "select agent_id, entries from agents_to_reembed(%(agent_id)s, %(model)s)"
+    return await database.catalog_rows(AgentToMove, statement, {"agent_id": agent_id, "model": model})
 
 
 async def searched_model(tx: ScopedTransaction, model: str, previous: str) -> str | None:

@@ -1,29 +1,20 @@
 """Events of the service, and counts of its activity: by agent, by tenant, and of the whole database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import LiteralString
 
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from mnemic.state.events import ContextSize, Count, Event, Figure, TenantTokens
 from mnemic.storage.database import Database
-from mnemic.storage.transaction import Row, ScopedTransaction, load_statements
+from mnemic.storage.transaction import ScopedTransaction, load_statements
 
 _SQL = load_statements("events")
 _COUNTS: LiteralString = "select * from count_activity(%(tenant_id)s, %(since)s, %(before)s)"
 _CONTEXT: LiteralString = "select * from context_sizes(%(tenant_id)s, %(budget)s)"
 _TOKENS: LiteralString = "select * from tenant_tokens(%(tenant_id)s, %(agent_id)s)"
-
-
-async def _rows(
-    database: Database, record: type[Row], statement: LiteralString, values: Mapping[str, object]
-) -> list[Row]:
-    async with database.catalog() as connection:
-        cursor = connection.cursor(row_factory=class_row(record))
-        return await (await cursor.execute(statement, values)).fetchall()
 
 
 async def record_events(tx: ScopedTransaction, events: Sequence[Event]) -> None:
@@ -61,18 +52,18 @@ async def tenant_activity(
     database: Database, tenant_id: str, since: date | None, before: date | None, budget: int
 ) -> tuple[list[Count], list[ContextSize]]:
     """Return the counts of all agents of a tenant, as `agent_activity`."""
-    counts = await _rows(database, Count, _COUNTS, {"tenant_id": tenant_id, "since": since, "before": before})
-    return counts, await _rows(database, ContextSize, _CONTEXT, {"tenant_id": tenant_id, "budget": budget})
+    counts = await database.catalog_rows(Count, _COUNTS, {"tenant_id": tenant_id, "since": since, "before": before})
+    return counts, await database.catalog_rows(ContextSize, _CONTEXT, {"tenant_id": tenant_id, "budget": budget})
 
 
 async def tenant_tokens(
     database: Database, *, tenant_id: str | None = None, agent_id: str | None = None
 ) -> TenantTokens:
     """Return the tokens that a tenant has used today; without one, the tenant of the agent."""
-    (tokens,) = await _rows(database, TenantTokens, _TOKENS, {"tenant_id": tenant_id, "agent_id": agent_id})
+    (tokens,) = await database.catalog_rows(TenantTokens, _TOKENS, {"tenant_id": tenant_id, "agent_id": agent_id})
     return tokens
 
 
 async def service_figures(database: Database) -> list[Figure]:
     """Return figures of the whole database: jobs, failed work, calls and tokens of models by step."""
-    return await _rows(database, Figure, _SQL["figures"], {})
+    return await database.catalog_rows(Figure, _SQL["figures"], {})
