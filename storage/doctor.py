@@ -10,7 +10,7 @@ from mnemic.storage.connection import is_pooled, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.schema import QUEUE_SCHEMA, QUEUE_TABLES, RULES, SERVICE_ROLE
 from mnemic.storage.transaction import load_statements
-from mnemic.storage.violations import SchemaViolation, find_offences
+from mnemic.storage.violations import SchemaViolation, find_violations
 
 _SQL = load_statements("doctor")
 #: Functions and policies are in the package; a migration creates them again if their record is gone.
@@ -67,8 +67,8 @@ async def check(database: Database) -> list[Finding]:
     """
     async with database.catalog() as connection:
         pooled = await is_pooled(connection)
-        offences, notes = await find_offences(connection)
-    found = defaultdict(list, offences)
+        violations, notes = await find_violations(connection)
+    found = defaultdict(list, violations)
     setting = database.settings.pooler
     mode = None
     if pooled:
@@ -127,12 +127,12 @@ async def require_sound(database: Database) -> None:
         raise DatabaseSetupError(f"the database is not set up safely:{lines}")
 
 
-def _remedy(offences: Sequence[SchemaViolation], advice: str) -> str:
+def _remedy(violations: Sequence[SchemaViolation], advice: str) -> str:
     """Return the problems and their remedies: statements to run, or advice if there is no statement."""
     statements: dict[str, None] = {}
     repairable: list[str] = []
     others: list[str] = []
-    for problem, statement in offences:
+    for problem, statement in violations:
         if statement:
             statements[f"`{statement}`"] = None
             repairable.append(problem)

@@ -62,8 +62,8 @@ class _View(NamedTuple):
     is_invoker: bool
 
 
-async def find_offences(connection: AsyncConnection) -> tuple[dict[str, list[SchemaViolation]], dict[str, list[str]]]:
-    """Return offences, and differences that are harmless, by the names of the checks."""
+async def find_violations(connection: AsyncConnection) -> tuple[dict[str, list[SchemaViolation]], dict[str, list[str]]]:
+    """Return violations, and differences that are harmless, by the names of the checks."""
     values = {"owner": OWNER_ROLE, "service": SERVICE_ROLE, "admin": ADMIN_ROLE}
 
     async def rows(record: type[Row], name: str) -> list[Row]:
@@ -87,8 +87,8 @@ async def find_offences(connection: AsyncConnection) -> tuple[dict[str, list[Sch
                 notes[difference.check].append(difference.found)
             else:
                 found[difference.check].append((difference.found, difference.statement))
-    for offences in found.values():
-        offences.sort(key=lambda offence: offence[0])
+    for violations in found.values():
+        violations.sort(key=lambda violation: violation[0])
     return found, notes
 
 
@@ -111,11 +111,11 @@ def _server(server: _Server) -> dict[str, list[SchemaViolation]]:
         ("service role", server.session_user == server.current_user == SERVICE_ROLE, server.session_user),
         ("replication role", server.replication_role == "origin", server.replication_role),
     ]
-    offences: dict[str, list[SchemaViolation]] = {}
+    violations: dict[str, list[SchemaViolation]] = {}
     for check, has_passed, value in checks:
         if not has_passed:
-            offences[check] = [(value, None)]
-    return offences
+            violations[check] = [(value, None)]
+    return violations
 
 
 def _migrations(recorded: list[tuple[str, str]] | None) -> list[SchemaViolation]:

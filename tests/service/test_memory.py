@@ -11,8 +11,7 @@ from psycopg import sql
 from mnemic import Mnemic, Settings
 from mnemic.state.errors import ConfigurationError, DatabaseSetupError, DatabaseUnavailableError
 from mnemic.state.query import Bullet
-from mnemic.storage import inbox, scopes
-from mnemic.storage import violations as offences
+from mnemic.storage import inbox, scopes, violations
 from tests.support.agents import VISIBLE, says, turn
 from tests.support.loopback import LoopbackModel, calling, offering
 from tests.support.mutating import carry_out
@@ -245,13 +244,13 @@ async def test_a_server_without_the_fixes_of_row_security_is_refused(
     with fresh_db.as_superuser() as connection:
         number = connection.info.server_version
         (version,) = connection.execute("select current_setting('server_version')").fetchone() or ("",)
-    assert offences.FIXED_SERVERS == (150014, 160010, 170006)  # CVE-2025-8713
-    monkeypatch.setattr(offences, "FIXED_SERVERS", (number + 1,))
+    assert violations.FIXED_SERVERS == (150014, 160010, 170006)  # CVE-2025-8713
+    monkeypatch.setattr(violations, "FIXED_SERVERS", (number + 1,))
     told = await refused(fresh_db.service_dsn)
     assert f"- server: Postgres {version}: " in told
     assert "install Postgres 15.14, 16.10, 17.6 or newer" in told
     # a release after that one, and whatever is fixed in other majors
-    monkeypatch.setattr(offences, "FIXED_SERVERS", (number, number + 10_000, number - 10_000))
+    monkeypatch.setattr(violations, "FIXED_SERVERS", (number, number + 10_000, number - 10_000))
     assert await refused(fresh_db.service_dsn) == ""
 
 

@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 from mnemic.storage import definitions
 from mnemic.storage.doctor import check, require_sound
 from mnemic.storage.migrate import migrate
-from mnemic.storage.violations import find_offences
+from mnemic.storage.violations import find_violations
 from tests.support.matrix import few_first
 from tests.support.mutating import carry_out, refusal
 from tests.support.server import Clone
@@ -446,12 +446,12 @@ async def test_a_changed_role_is_named(fresh_db: Clone, harm: str, name: str, fo
     async with connection:
         await connection.execute(harm.encode())
         await connection.execute("set session authorization mnemic_app; set search_path = mnemic, public, mnemic_jobs")
-        offences, _ = await find_offences(connection)
+        violations, _ = await find_violations(connection)
         await connection.rollback()
         await connection.execute("set session authorization mnemic_app; set search_path = mnemic, public, mnemic_jobs")
-        before, _ = await find_offences(connection)
+        before, _ = await find_violations(connection)
         await connection.rollback()
-    assert [offence for offence, _ in offences[name]] == [found]
+    assert [violation for violation, _ in violations[name]] == [found]
     assert not any(before.values())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from mnemic.storage import violations as offences
+from mnemic.storage import violations
 from mnemic.storage.database import Database
 from mnemic.storage.definitions import recorded_definitions
 from mnemic.storage.doctor import check, require_sound
@@ -341,7 +341,7 @@ async def test_administrators_with_more_power_are_refused(
     fresh_db: Clone, monkeypatch: pytest.MonkeyPatch, right: str, remedy: str
 ) -> None:
     with other_role(fresh_db) as role:
-        monkeypatch.setattr(offences, "ADMIN_ROLE", role)
+        monkeypatch.setattr(violations, "ADMIN_ROLE", role)
         async with fresh_db.database() as db:
             await require_sound(db)
             with fresh_db.as_superuser() as connection:
