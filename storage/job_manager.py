@@ -42,7 +42,7 @@ class TolerantJobManager(JobManager):
         """Record that a worker lives."""
         await self.connector.execute_query_async(query=_SQL["heartbeat"], worker_id=worker_id)
 
-    async def give_back_lost(self, seconds: float) -> None:
+    async def requeue_lost(self, seconds: float) -> None:
         """Queue the jobs of workers that have had no heartbeat for so many seconds."""
         await self.end_jobs()
         await self.connector.execute_query_async(query=_SQL["requeue_lost"], seconds=seconds)

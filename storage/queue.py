@@ -44,7 +44,7 @@ class Pace:
     stalled: float = 45.0
     #: Before a worker that lost the database connects again.
     reconnect: float = 2.0
-    #: For jobs that run, when a worker stops; then their work is given back. Kubernetes kills after 30.
+    #: For jobs that run, when a worker stops; then they are queued again. Kubernetes kills after 30.
     stop: float = 20.0
 
 
@@ -98,7 +98,7 @@ class JobQueue:
         return sorted(queued, key=lambda job: job.status != "running")
 
     async def cancel(self, job_id: int) -> None:
-        """Take a waiting job out of the queue, or stop one that runs; its work is given back.
+        """Take a waiting job out of the queue, or stop one that runs; its lease is released.
 
         Raises:
             InvalidInputError: No such job waits or runs.
@@ -110,7 +110,7 @@ class JobQueue:
             raise InvalidInputError(f"no job {job_id} waits or runs: `mnemic jobs` lists them")
 
     async def work(self, jobs: Iterable[str], run: Run, sweep: Callable[[], Awaitable[None]], *, at_once: int) -> None:
-        """Do jobs until `stop` is called; then finish those that run, or give back those that take too long.
+        """Do jobs until `stop` is called; then finish those that run, or queue those again that take too long.
 
         Args:
             jobs: names of all jobs.
@@ -122,7 +122,7 @@ class JobQueue:
         while not self._stopping.is_set():
             try:
                 with _typed():
-                    await self._manager.give_back_lost(self._pace.stalled)
+                    await self._manager.requeue_lost(self._pace.stalled)
                     await self._work_until_lost(at_once)
             except MnemicError as error:
                 _LOG.warning("Background work pauses for %.0f seconds: %s", self._pace.reconnect, error)
@@ -147,7 +147,7 @@ class JobQueue:
         self._register(jobs, run, None)
         before: list[int] | None = None
         with _typed():
-            await self._manager.give_back_lost(self._pace.stalled)
+            await self._manager.requeue_lost(self._pace.stalled)
             # a round ends while a job waits for the lock of one that runs
             while (waiting := [job.id for job in await self.jobs()]) and waiting != before:
                 await self._app.run_worker_async(
@@ -202,11 +202,11 @@ class JobQueue:
             return not await is_pooled(connection)
 
     async def _rescue(self) -> None:
-        """Give the jobs of dead workers to others, again and again."""
+        """Queue the jobs of dead workers again, once in each interval."""
         while True:
             await asyncio.sleep(self._pace.stalled)
             with suppress(MnemicError), _typed():
-                await self._manager.give_back_lost(self._pace.stalled)
+                await self._manager.requeue_lost(self._pace.stalled)
 
 
 @asynccontextmanager
