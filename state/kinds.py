@@ -49,7 +49,6 @@ MERGE_RELATIONS: Final[tuple[RelationType, ...]] = ("merged_from", "same_as")
 RELATION_TYPES: Final[tuple[RelationType, ...]] = get_args(RelationType)
 #: Events of the history that are announced to agents; the other events change nothing that an agent reads.
 ChangeEvent = Literal["ADD", "UPDATE", "SUPERSEDE", "ABSORB", "MERGE", "DELETE", "TTL", "PURGE", "ERASE", "RESTORE"]
-EVENTS: Final[tuple[ChangeEvent, ...]] = get_args(ChangeEvent)
 #: Work of graphs that holds a lease. A retry forms quarantined messages, apart from the pending ones.
 LeasedWork = Literal["formation", "retry", "consolidation", "refinement", "maintenance"]
 LEASED_WORK: Final[tuple[LeasedWork, ...]] = get_args(LeasedWork)
