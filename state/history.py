@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-#: Events of a memory, a relation (LINK) or a refinement (SESSION).
-HistoryEvent = Literal[
+#: Names of the events of a memory, a relation (LINK) or a refinement (SESSION).
+HistoryEventName = Literal[
     "ADD",
     "UPDATE",
     "PROTECT",
@@ -21,9 +21,9 @@ HistoryEvent = Literal[
     "SESSION",
 ]
 #: Events that delete the content of a memory.
-ERASURE_EVENTS: tuple[HistoryEvent, ...] = ("PURGE", "ERASE")
+ERASURE_EVENTS: tuple[HistoryEventName, ...] = ("PURGE", "ERASE")
 #: Events that a refinement counts.
-REFINEMENT_EVENTS: tuple[HistoryEvent, ...] = ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")
+REFINEMENT_EVENTS: tuple[HistoryEventName, ...] = ("DEDUP", "MERGE", "UPDATE", "DELETE", "PROTECT")
 
 #: Reasons of memories that a person wrote directly.
 WRITTEN_REASONS = ("remember", "remember_procedure", "correct")
