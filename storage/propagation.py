@@ -12,10 +12,10 @@ _SQL = load_statements("propagation")
 
 
 class Position(NamedTuple):
-    """How far a scope key was looked at, as sequence numbers of the history."""
+    """How far a scope key was propagated, as revisions of the agent's history."""
 
     seen: int
-    #: Newest row of the agent's history.
+    #: Newest revision of the history.
     newest: int
 
 
@@ -28,14 +28,14 @@ class Pair(NamedTuple):
 
 
 async def read_position(tx: ScopedTransaction, key: str) -> Position:
-    """Return how far a scope key was looked at, and how far the history has come."""
-    ((seen, newest),) = await tx.tuples(_SQL["position"], {"key": key})
+    """Return the last propagated revision of a scope key, and the newest of the agent."""
+    ((seen, newest),) = await tx.tuples(_SQL["read_position"], {"key": key})
     return Position(seen, newest)
 
 
 async def save_position(tx: ScopedTransaction, key: str, newest: int) -> None:
-    """Record that a scope key was looked at up to this row of the history."""
-    await tx.execute(_SQL["move"], {"key": key, "revision": newest})
+    """Record the revision up to which a scope key was propagated."""
+    await tx.execute(_SQL["save_position"], {"key": key, "revision": newest})
 
 
 async def read_new_memories(
@@ -51,18 +51,18 @@ async def read_new_memories(
         tag: tag that they must have; None: any.
     """
     values = {"key": key, "since": since, "personal": sorted(personal), "tag": tag}
-    return await tx.rows(Memory, _SQL["new_claims"], values)
+    return await tx.rows(Memory, _SQL["read_new_memories"], values)
 
 
 async def read_shareable(tx: ScopedTransaction, ids: Sequence[UUID], personal: Iterable[str]) -> list[Memory]:
     """Return these memories, as far as they are still kept and may be shared."""
-    return await tx.rows(Memory, _SQL["claims"], {"ids": list(ids), "personal": sorted(personal)})
+    return await tx.rows(Memory, _SQL["read_shareable"], {"ids": list(ids), "personal": sorted(personal)})
 
 
 async def typed_messages(tx: ScopedTransaction, ids: Sequence[UUID]) -> Mapping[UUID, list[Message]]:
     """Return the visible messages of users that each of these memories rests on, also through merges."""
     by_memory: dict[UUID, list[Message]] = defaultdict(list)
-    for row in await tx.rows(dict, _SQL["messages"], {"ids": list(ids)}):
+    for row in await tx.rows(dict, _SQL["typed_messages"], {"ids": list(ids)}):
         by_memory[row.pop("memory_id")].append(Message(**row))
     return by_memory
 
@@ -100,7 +100,7 @@ async def filter_similar(
         ids.append(pair.memory_id)
         peers.append(pair.peer_id)
     values = {"ids": ids, "peers": peers, "model": model, "least": min_similarity}
-    return [(memory_id, peer_id) for memory_id, peer_id, _ in await tx.tuples(_SQL["near"], values)]
+    return [(memory_id, peer_id) for memory_id, peer_id, _ in await tx.tuples(_SQL["filter_similar"], values)]
 
 
 async def speaker_keys(tx: ScopedTransaction, ids: Sequence[UUID]) -> list[str]:

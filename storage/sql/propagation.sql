@@ -1,14 +1,14 @@
--- position --
+-- read_position --
 -- Return the last propagated row of history of a scope key, and the newest row of the agent.
 select coalesce((select propagated_revision from scopes where agent_id = %(agent_id)s and scope_key = %(key)s), 0),
        coalesce((select revision from heads where agent_id = %(agent_id)s), 0);
 
--- move --
+-- save_position --
 -- Record the row of history up to which a scope key was propagated.
 insert into scopes (agent_id, scope_key, propagated_revision) values (%(agent_id)s, %(key)s, %(revision)s)
 on conflict (agent_id, scope_key) do update set propagated_revision = greatest(scopes.propagated_revision, excluded.propagated_revision);
 
--- new_claims --
+-- read_new_memories --
 -- Return the scope key's facts and reflections since a row of history that are neither private nor of a personal
 -- category.
 select {memory} from memories m
@@ -18,13 +18,13 @@ select {memory} from memories m
                   and h.revision > %(since)s)
  order by valid_from, id;
 
--- claims --
+-- read_shareable --
 -- Return these memories if they are active and may be shared.
 select {memory} from memories
  where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and id = any(%(ids)s) and state in ({retained_states})
    and not private and category <> all(%(personal)s);
 
--- messages --
+-- typed_messages --
 -- Return the users' messages that each memory was formed from, also through merges.
 select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.content, m.said_at, m.utc_offset, m.submitted_by
   from unnest(%(ids)s::uuid[]) as i(id) cross join lateral source_messages(%(agent_id)s, array[i.id]) as r
@@ -32,7 +32,7 @@ select i.id as memory_id, m.id, m.session_id, m.role, m.author, m.user_id, m.con
  where m.role = 'user' and m.user_id is not null and m.content is not null
  order by i.id, m.said_at, m.id;
 
--- near --
+-- filter_similar --
 -- Return those pairs of memories that have at least this similarity, the most similar first.
 select g.own_id as memory_id, g.peer_id, 1 - (o.vec <=> p.vec) as similarity
   from unnest(%(ids)s::uuid[], %(peers)s::uuid[]) as g(own_id, peer_id)
