@@ -27,6 +27,8 @@ _THREADS: Final = 50
 #: Maximum number of further searches for memories that were written meanwhile.
 _ROUNDS: Final = 20
 
+_PREVIEW: LiteralString = "select * from preview_erasure(%(id)s, %(keys)s)"
+
 #: Callback after each step, with the numbers of erased and of remaining items.
 Progress = Callable[[int, int], None]
 
@@ -99,7 +101,7 @@ async def preview(database: Database, identity: Identity, keys: Sequence[str], i
         while await _number(tx, "follow_erasure", begun.id, _FOLLOWED):
             pass
         values = {"id": begun.id, "keys": keys}
-        rows = await tx.rows(Concerned, "select * from preview_erasure(%(id)s, %(keys)s)", values)
+        rows = await tx.rows(Concerned, _PREVIEW, values, for_host=True)
         await tx.connection.rollback()
     going: list[Concerned] = []
     staying: list[Concerned] = []

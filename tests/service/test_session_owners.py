@@ -211,16 +211,29 @@ async def test_a_job_forms_each_session_of_an_id_as_its_own_user(
     assert users == {"ana", "mallory"}
 
 
-async def test_a_session_of_a_used_id_is_restored_under_the_id_of_the_host(
-    memory: Mnemic, model: LoopbackModel
-) -> None:
+async def begin_as_mallory(memory: Mnemic, model: LoopbackModel) -> None:
+    """Form a conversation of Ana's, and one of Mallory's in a session of the same id."""
     await begin(memory, model)
     model.answer(FACTS, facts(fact("Mallory dives.")))
     model.answer(REFLECTIONS, reflections(session=[reflection("Mallory dives alone.")]))
     await say(memory, MALLORY, "I dive.", *["assistant: You dive."] * 3)
+
+
+async def test_a_session_of_a_used_id_is_restored_under_the_id_of_the_host(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await begin_as_mallory(memory, model)
 
     restored = await memory.history.restore(MALLORY, "session:thread-1", 0)
 
     assert [(change.scope_key, change.after) for change in restored.changes] == [("session:thread-1", "soft_deleted")]
     assert [row.content for row in await memory.memories(MALLORY)] == ["Mallory dives."]
     assert "sails by hand" in repr(await memory.memories(ANA))
+
+
+async def test_the_plan_of_an_erasure_names_a_session_by_the_id_of_the_host(
+    memory: Mnemic, model: LoopbackModel
+) -> None:
+    await begin_as_mallory(memory, model)
+    planned = await memory.privacy.erase_person(identity("mallory"), dry_run=True)
+    assert {item.scope_key for item in planned.going} == {"user:mallory", "session:thread-1"}
