@@ -420,5 +420,7 @@ async def _consolidate(graph: AnyGraph, identity: Identity, key: str) -> Consoli
     try:
         return cast(ConsolidationOutput, await graph.ainvoke({"scope_key": key}, context=identity))
     except MnemicError as error:
-        _LOG.warning("a consolidation failed, its reflections wait: %s", error)
+        text = "Could not consolidate %s of agent %s: %s. Its reflections wait for the next consolidation."
+        ids = {"agent_id": identity.agent_id, "scope_key": key}
+        _LOG.warning(text, key, identity.agent_id, error, extra=ids)
         return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}
