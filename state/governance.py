@@ -154,7 +154,8 @@ class PlanRow(NamedTuple):
     """One row of a plan, as the database returns it."""
 
     #: `change` and `relation` are steps; `conflict`, `twin`, `erased` and `protected` are obstacles; `operation` is a
-    #: requested operation; `resumed` is the rollback that this call continues.
+    #: requested operation; `resumed` is the rollback that this call continues; `removal` is a memory that returns to an
+    #: earlier deletion.
     part: str
     memory_id: UUID
     kind: Kind
@@ -162,7 +163,7 @@ class PlanRow(NamedTuple):
     before: State
     after: State | None
     version: int
-    #: Revision to which the memory returns, or the revision of a relation.
+    #: Revision to which the memory returns, the revision of a relation, or the first undone change of a removal.
     revision: int
     is_orphan: bool
     #: Order of the steps: closures (0, 1), exchanges (2), returns (3). None for a relation.

@@ -244,6 +244,12 @@ async def take_step(  # noqa: PLR0913 - the values of one statement
             are_orphans.append(row.is_orphan)
         elif row.part == "relation":
             relations.append(row.revision)
+    removed: list[UUID] = []
+    since: list[int] = []
+    for row in plan.rows:
+        if row.part == "removal" and left == 0:
+            removed.append(row.memory_id)
+            since.append(row.revision)
     ((is_done,),) = await tx.call_with_head(
         "roll_back",
         None if plan.keys is None else tx.stored_keys(plan.keys),
@@ -252,6 +258,8 @@ async def take_step(  # noqa: PLR0913 - the values of one statement
         revisions,
         are_orphans,
         relations,
+        removed,
+        since,
         Jsonb(plan.request),
         whole,
         left,

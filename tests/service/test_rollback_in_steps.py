@@ -18,14 +18,14 @@ from mnemic.state.errors import (
     RollbackStoppedError,
 )
 from mnemic.state.governance import Operation, Rollback
-from mnemic.state.records import NewMemory
-from mnemic.storage import history
+from mnemic.state.records import NewMemory, Supersession
+from mnemic.storage import history, memories
 from mnemic.storage.database import Database
 from tests.support.audited import assert_chain_is_whole
 from tests.support.mutating import mutate
 from tests.support.rollbacks import ANA, again, forgotten, op_ids, restore, saved, states, undo
 from tests.support.server import Clone
-from tests.support.worlds import identity, remember
+from tests.support.worlds import MORNING, identity, operate, remember
 
 STEP, MANY = 35, 90
 TEXTS = [f"Ana wrote letter {number}." for number in range(MANY)]
@@ -165,6 +165,25 @@ async def test_another_call_is_no_continuation(
     assert [item.id for item in refused.value.rollback.later] == [begun.id]
     await undo(administrator, formed, cascade=True)
     assert counted(superuser) == {"soft_deleted": MANY}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_redone_forget_in_steps_leaves_replaced_memories_superseded(
+    person: Principal, db: Database, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    monkeypatch.setattr(rollback, "MAX_STEP_CHANGES", 1)
+    old, new = await saved(db, *TEXTS[:3]), await saved(db, *TEXTS[3:6])
+    changes = [Supersession(earlier.id, 1, later.id, MORNING) for earlier, later in zip(old, new, strict=True)]
+    await operate(db, ANA, lambda tx: memories.supersede(tx, changes))
+    await forgotten(db, *new)
+    before = states(superuser)
+    assert counted(superuser) == {"superseded": 3, "soft_deleted": 3}
+    back = await undo(person, op_ids(superuser)[-1])
+    assert back.op_id
+    if is_killed:
+        await stopped_at(monkeypatch, 3, undo(person, back.op_id))
+    await undo(person, back.op_id)
+    assert states(superuser) == before
 
 
 async def test_a_memory_that_is_changed_between_the_steps_stops_it(

@@ -49,8 +49,8 @@ SETTINGS = (
 )
 ACT = "select begin_refinement_act(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'ana', '{}')"
 ROLL_BACK = "select roll_back('{{user:ana}}', {}, '{}', null, 0, gen_random_uuid(), 'ana')"
-NO_CHANGES = "'{}', '{}', '{}', '{}', '{}'"
-OF_ANOTHER_VERSION = "array(select id from memories), '{1}', '{null}', '{false}', '{}'"
+NO_CHANGES = "'{}', '{}', '{}', '{}', '{}', '{}', '{}'"
+OF_ANOTHER_VERSION = "array(select id from memories), '{1}', '{null}', '{false}', '{}', '{}', '{}'"
 #: What persons do by functions that open an operation of theirs.
 OPENING = {
     "erase": (

@@ -18,7 +18,7 @@ from tests.support.erasing import world as world
 from tests.support.matrix import few_first, mostly_thorough
 from tests.support.mutating import mutate
 from tests.support.refinements import begun, within
-from tests.support.rollbacks import administrator_of, undo
+from tests.support.rollbacks import administrator_of, op_ids, restore, undo
 from tests.support.server import Clone
 from tests.support.worlds import AGENT, MORNING, identity, memory, message, storing
 
@@ -285,7 +285,7 @@ async def test_what_was_replaced_is_in_force_once_that_which_replaced_it_goes(
 @pytest.mark.parametrize("way", mostly_thorough([*WAYS], "corrected"))
 async def test_without_the_rule_it_stays_out_of_force(fresh_db: Clone, way: str) -> None:
     nothing = (
-        "create or replace function mnemic.replaced_memories(p_agent text, p_gone uuid[])"
+        "create or replace function mnemic.replaced_memories(p_agent text, p_gone uuid[], p_since bigint[])"
         " returns setof uuid language sql"
     )
     with fresh_db.as_superuser() as superuser:
@@ -293,6 +293,72 @@ async def test_without_the_rule_it_stays_out_of_force(fresh_db: Clone, way: str)
         async with fresh_db.database() as db:
             with pytest.raises(AssertionError, match="active"):
                 await given_back(World(db, fresh_db, superuser), way, "erase_person")
+
+
+async def forgets(world: World, memory_id: UUID) -> None:
+    """Bo forgets a memory of the crew."""
+
+    async def forget(tx: ScopedTransaction) -> None:
+        found = await memories.find(tx, memory_id)
+        assert found
+        await memories.forget(tx, found)
+
+    await act(world, BO, "forget", forget)
+
+
+async def undo_newest(world: World) -> UUID:
+    async with administrator_of(world.clone, AGENT) as office:
+        done = await undo(office, op_ids(world.superuser)[-1])
+    assert done.op_id
+    return done.op_id
+
+
+@pytest.mark.parametrize("way", mostly_thorough([*WAYS], "corrected"))
+async def test_redone_forget_leaves_replaced_memories_as_the_forget_did(world: World, way: str) -> None:
+    case = await WAYS[way](world)
+    ((active,),) = world.superuser.execute("select id from mnemic.memories where state = 'active'").fetchall()
+    await forgets(world, active)
+    ids = [active, *(old.id for old in case.old)]
+    forgotten = world.states(*ids)
+    assert "active" not in forgotten
+    await undo_newest(world)
+    assert world.states(*ids) == ["active", *forgotten[1:]]
+    await undo_newest(world)
+    assert world.states(*ids) == forgotten
+
+
+async def test_redone_forget_returns_a_memory_that_was_replaced_in_between(world: World) -> None:
+    (old,), new = await bos(world, "The pump stands at the pier."), await anas(world)
+    await forgets(world, new.id)
+    undone = await undo_newest(world)
+    await act(world, MAINTENANCE, "maintenance", superseding(new, old))
+    async with administrator_of(world.clone, AGENT) as office:
+        await undo(office, undone)
+    assert world.states(old.id, new.id) == ["active", "soft_deleted"]
+
+
+async def test_undone_creation_returns_the_replaced_memory_although_a_forget_was_undone(world: World) -> None:
+    case = await by_a_later_fact(world)
+    await forgets(world, case.new.id)
+    await undo_newest(world)
+    await undone(world, case)
+    assert world.states(case.old[0].id, case.new.id) == ["active", "soft_deleted"]
+
+
+@pytest.mark.parametrize("first", ["forget", "supersession"])
+async def test_restore_closes_both_a_forgotten_memory_and_the_one_it_had_replaced(world: World, first: str) -> None:
+    case = await by_a_later_fact(world)
+    ids = (case.old[0].id, case.new.id)
+    superseded = op_ids(world.superuser)[-1]
+    await forgets(world, case.new.id)
+    forgot = op_ids(world.superuser)[-1]
+    async with administrator_of(world.clone, AGENT) as office:
+        newest, *_ = await rollback.operations(office, limit=1)
+        for op_id in sorted([superseded, forgot], key=lambda each: (each == forgot) != (first == "forget")):
+            await undo(office, op_id)
+        assert world.states(*ids) == ["active", "active"]
+        await restore(office, CREW, newest.last_revision)
+    assert world.states(*ids) == ["superseded", "soft_deleted"]
 
 
 async def test_memory_replaced_by_two_in_turn_returns_with_the_last_one_only(world: World) -> None:

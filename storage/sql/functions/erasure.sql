@@ -24,7 +24,7 @@ begin
     -- Attachments are erased with their message.
     perform clear_messages(p_agent, p_messages || array(
         select id from messages where agent_id = p_agent and attached_to = any(p_messages)), p_op);
-    perform reactivate_replaced(p_agent, p_memories, '{}');
+    perform reactivate_replaced(p_agent, p_memories, '{}', '{}');
 end $$;
 
 -- Erase the content of messages and their entries. Pending messages count as formed, so that no formation reads a

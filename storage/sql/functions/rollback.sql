@@ -5,6 +5,8 @@
 -- Rows of plan_rollback by `part`; columns that are not named are null:
 --   change     memory_id, kind, scope_key, before_state, after_state, version, revision, is_orphan, turn: a memory to
 --              change; `revision` is the row of history that it returns to, null if it did not exist then
+--   removal    memory_id, revision: a memory that returns to an earlier deletion, and its first change that is undone; of
+--              an interrupted rollback also the memories of the finished steps
 --   relation   memory_id, scope_key, revision: a relation to restore, by its first memory and its row of history
 --   erased     memory_id, kind, scope_key, before_state, after_state: cannot be restored, since its contents are erased
 --   protected  the same columns: a protected memory that a person may not change
@@ -268,7 +270,7 @@ begin
          where w.agent_id = agent and w.state = 'purged' and k.after ->> 'relation_type' in ({merge_relations})
            and not is_active_or_deleted(agent, w.id, false)
     ), target as materialized (
-        select t.id, p.revision, c.after as was, p.after_digest is not null and c.after is null as is_erased,
+        select t.id, t.first, p.revision, c.after as was, p.after_digest is not null and c.after is null as is_erased,
                coalesce(c.after ->> 'state' = 'soft_deleted'
                         and (t.id, p.op_id) in (select o.id, o.op_id from orphan o offset 0), false) as is_orphan
           from (select h.memory_id as id, min(h.revision) as first from history h
@@ -327,6 +329,9 @@ begin
      where w.withdrawn_by is null and w.state not in ({retained_states}) and w.scope_key = any(concerns)
        and w.id not in (select id from final offset 0)
     union all
+    select 'removal', id, null, null, null, null, null, first, null, null, null, null
+      from target where was ->> 'state' = 'soft_deleted'
+    union all
     select 'erased', m.id, m.kind, m.scope_key, m.state, t.was ->> 'state', null, null, null, null, null, null
       from target t join memories m on m.agent_id = agent and m.id = t.id
      where t.is_erased or (m.state = 'purged' and t.was is not null)
@@ -357,9 +362,11 @@ begin
 end $$;
 
 -- Apply one step of a planned rollback as an operation. p_rollback_id is the id of the rollback if it takes several
--- steps. Return false and write nothing if anything differs from the plan.
+-- steps. The last step gets the removals of the whole plan. Return false and write nothing if anything differs from the
+-- plan.
 create function roll_back(p_keys text[], p_ids uuid[], p_versions integer[], p_revisions bigint[], p_orphans boolean[],
-                          p_links bigint[], p_request jsonb, p_rollback_id uuid, p_items_left integer, p_op uuid, p_actor text)
+                          p_links bigint[], p_removed uuid[], p_since bigint[], p_request jsonb, p_rollback_id uuid, p_items_left integer,
+                          p_op uuid, p_actor text)
 returns boolean
 language plpgsql security definer set search_path = mnemic, pg_temp set timezone = 'UTC' as $$
 declare
@@ -467,7 +474,9 @@ begin
           join memories m on m.agent_id = agent and m.id = h.memory_id;
     end if;
     if p_items_left = 0 then
-        perform reactivate_replaced(agent, coalesce(hidden, '{}'), coalesce(shown, '{}'));
+        perform reactivate_replaced(agent, coalesce(hidden, '{}'), array(
+            select r.since from unnest(hidden) with ordinality as g(id, place)
+              left join unnest(p_removed, p_since) as r(id, since) on r.id = g.id order by g.place), coalesce(shown, '{}'));
     end if;
     perform close_operation(agent);
     return true;

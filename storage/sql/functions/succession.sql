@@ -1,16 +1,30 @@
 -- A replaced memory becomes active again once its replacement is erased, purged, undone or withdrawn.
 
+-- Return whether a memory was replaced after a revision, and not by the open rollback.
+create function is_replaced_since(p_agent text, p_memory uuid, p_revision bigint) returns boolean
+language sql stable security definer set search_path = mnemic, pg_temp as $$
+    select l.revision > p_revision
+           and coalesce(l.meta ->> 'rollback', l.op_id::text) <> coalesce(o.meta ->> 'rollback', o.op_id::text)
+      from open_head(p_agent) as o
+     cross join (select * from history h
+                  where h.agent_id = p_agent and h.memory_id = p_memory and changes_memory(h)
+                    and h.event not in ('UPDATE', 'PROTECT', 'UNPROTECT')
+                  order by h.revision desc limit 1) as l
+$$;
+
 -- Return the memories that these directly replaced: superseded facts, absorbed or closed texts, merged memories and
 -- duplicates, and reflections that a correction removed with its fact. Merges are followed through memories that were
--- erased before. A withdrawn memory stays withdrawn; the memories that it replaced are returned.
+-- erased before. A withdrawn memory stays withdrawn; the memories that it replaced are returned. For a memory that a
+-- rollback returns to an earlier deletion, p_since is the first change that the rollback undoes: memories that were
+-- replaced before that change, or by the rollback itself, are not returned.
 -- The switches are kept for histories with many refinements, which were not measured without them.
-create function replaced_memories(p_agent text, p_gone uuid[]) returns setof uuid
+create function replaced_memories(p_agent text, p_gone uuid[], p_since bigint[]) returns setof uuid
 language sql stable security definer set search_path = mnemic, pg_temp
     set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
-    with recursive gone(id) as (
-        select unnest(p_gone)
+    with recursive gone(id, since) as (
+        select * from unnest(p_gone, p_since)
         union
-        select n.id from gone g cross join lateral (
+        select n.id, g.since from gone g cross join lateral (
                select m.id from memories m
                 where m.agent_id = p_agent and m.superseded_by = g.id and m.withdrawn_by is not null
                union all
@@ -18,28 +32,31 @@ language sql stable security definer set search_path = mnemic, pg_temp
                 where r.agent_id = p_agent and r.from_id = g.id and r.relation_type in ({merge_relations})
                   and (m.state = 'purged' or m.withdrawn_by is not null) offset 0) as n
     ), closed as materialized (
-        select m.id, l.op_id
+        select m.id, g.since, l.op_id
           from gone g
           join memories m on m.agent_id = p_agent and m.superseded_by = g.id
          cross join lateral (select h.op_id from history h
                               where h.agent_id = p_agent and h.memory_id = m.id and h.event = 'SUPERSEDE'
                               order by h.revision desc limit 1) as l
+    ), replaced(id, since) as (
+        select id, since from closed
+        union
+        select m.id, g.since from gone g join memories m on m.agent_id = p_agent and m.consolidated_into = g.id
+        union
+        -- Relations are deleted when a merge is undone and restored when the undo is undone.
+        select r.to_id, g.since
+          from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
+          join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
+         where r.relation_type in ({merge_relations}) and not is_active_or_deleted(p_agent, r.from_id, true)
+        union
+        select m.id, c.since
+          from closed c
+          join history h on h.agent_id = p_agent and h.op_id = c.op_id and h.event = 'DELETE' and h.reason = 'correct'
+          join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.state = 'soft_deleted'
+         where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and changes_memory(l))
     )
-    select id from closed
-    union
-    select m.id from gone g join memories m on m.agent_id = p_agent and m.consolidated_into = g.id
-    union
-    -- Relations are deleted when a merge is undone and restored when the undo is undone.
-    select r.to_id
-      from gone g join relations r on r.agent_id = p_agent and r.from_id = g.id
-      join memories m on m.agent_id = p_agent and m.id = r.to_id and m.state = 'soft_deleted'
-     where r.relation_type in ({merge_relations}) and not is_active_or_deleted(p_agent, r.from_id, true)
-    union
-    select m.id
-      from closed c
-      join history h on h.agent_id = p_agent and h.op_id = c.op_id and h.event = 'DELETE' and h.reason = 'correct'
-      join memories m on m.agent_id = p_agent and m.id = h.memory_id and m.state = 'soft_deleted'
-     where not exists (select from history l where l.agent_id = p_agent and l.memory_id = m.id and l.revision > h.revision and changes_memory(l))
+    select distinct r.id from replaced r
+     where r.since is null or is_replaced_since(p_agent, r.id, r.since)
 $$;
 
 -- Return the end that a memory had before it was superseded.
@@ -75,14 +92,15 @@ begin
     return back;
 end $$;
 
--- Reactivate the memories that these replaced, and copies that were withdrawn because their source was replaced.
-create function reactivate_replaced(p_agent text, p_gone uuid[], p_back uuid[]) returns void
+-- Reactivate the memories that these replaced, and copies that were withdrawn because their source was replaced. For
+-- p_since see replaced_memories; it may be empty.
+create function reactivate_replaced(p_agent text, p_gone uuid[], p_since bigint[], p_back uuid[]) returns void
 language plpgsql security definer set search_path = mnemic, pg_temp as $$
 declare
     back uuid[] := p_back;
 begin
     if cardinality(p_gone) > 0 then
-        back := back || reactivate(p_agent, array(select replaced_memories(p_agent, p_gone)));
+        back := back || reactivate(p_agent, array(select replaced_memories(p_agent, p_gone, p_since)));
     end if;
     if cardinality(back) = 0 then
         return;
@@ -153,5 +171,5 @@ language sql security definer set search_path = mnemic, pg_temp as $$
            and m.scope_key = any(current_setting('mnemic.scope_keys')::text[])
            and (open_head(m.agent_id)).reason = 'propagation'
            and exists (select from relations r
-                        where r.agent_id = m.agent_id and r.from_id = m.id and r.relation_type = 'propagated_from')), '{}')
+                        where r.agent_id = m.agent_id and r.from_id = m.id and r.relation_type = 'propagated_from')), '{}', '{}')
 $$;
