@@ -62,7 +62,8 @@ async def doctor(with_models: Models = False, as_json: AsJson = False) -> None:
 async def migrate(as_json: AsJson = False) -> None:
     """Set up or update the database of MNEMIC_MIGRATION_URL, by default the embedded one."""
     ran = await set_up_database(Settings())
-    report({"ran": ran}, [plain(f"ran {name}") for name in ran], as_json=as_json, nothing="the database is up to date")
+    lines = [plain(f"ran {name}") for name in ran]
+    report({"ran": ran}, lines or [plain("the database is up to date")], as_json=as_json)
 
 
 async def dump(file: Target, as_json: AsJson = False) -> None:
