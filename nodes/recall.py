@@ -8,7 +8,7 @@ from mnemic.memory.recall import context
 from mnemic.memory.recall.search import best_similarity
 from mnemic.memory.runtime.events import Outcome
 from mnemic.memory.runtime.graph import Node
-from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.identity import identity_of, log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
 from mnemic.state.errors import BusyError, DatabaseUnavailableError
@@ -46,7 +46,7 @@ def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:
         try:
             return await node(state, runtime)
         except (BusyError, DatabaseUnavailableError) as error:
-            _LOG.warning("This recall goes without memory: %s", error)
+            _LOG.warning("This recall goes without memory: %s", error, extra=log_ids(identity_of(runtime)))
             return context.without_memory(error)
 
     return run

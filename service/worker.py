@@ -46,7 +46,7 @@ def _log_end(task: asyncio.Task[None]) -> None:
         return
     error = task.exception()
     if error is not None:
-        _LOG.error("background work has ended with %s", frames_of(error))
+        _LOG.error("Background work has ended with %s", frames_of(error))
 
 
 async def finish_due_work(resources: Resources, graphs: JobGraphs) -> None:

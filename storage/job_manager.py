@@ -28,7 +28,9 @@ class TolerantJobManager(JobManager):
         try:
             await self.end_jobs()
         except ConnectorException:
-            _LOG.warning("The end of job %s could not be recorded; it is tried again.", job.id)
+            _LOG.warning(
+                "The end of job %s could not be recorded; it is tried again.", job.id, extra={"job_id": job.id}
+            )
 
     async def end_jobs(self) -> None:
         """Record the ends of jobs that have not been recorded yet."""

@@ -10,7 +10,7 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
 from mnemic.memory.runtime.background import run_on_loop
-from mnemic.memory.runtime.identity import identity_of
+from mnemic.memory.runtime.identity import identity_of, log_ids
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
@@ -55,20 +55,22 @@ def make_tool(
     """
 
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
+        ids: dict[str, str | None] = {}
         try:
             identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
+            ids = log_ids(identity)
             return await tool.run(Call(await provide(), identity, arguments, _messages_of(runtime.state)))
         except RefusedCallError as error:
             raise ToolException(refused_argument(str(error))) from None
         except MnemicError as error:
-            _LOG.warning("the tool %s failed: %s", tool.name, error)
+            _LOG.warning("The tool %s failed: %s", tool.name, error, extra=ids)
             raise ToolException(_advice(error, tool)) from None
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             return run_on_loop(loop, lambda: call_async(runtime, **arguments))
         except BlockedLoopError as error:
-            _LOG.warning("the tool %s failed: %s", tool.name, error)
+            _LOG.warning("The tool %s failed: %s", tool.name, error)
             raise ToolException(NO_LOOP) from None
 
     return PrivateTool(

@@ -66,7 +66,7 @@ async def _pause(work: Work, name: str, target: Target, error: BudgetSpentError)
     try:
         await work.resources.database.write(Identity(agent_id=target.agent_id), record)
     except MnemicError as failure:
-        _LOG.warning("Could not record the pause of job %s: %s", name, failure)
+        _LOG.warning("Could not record the pause of job %s: %s", name, failure, extra={"job": name, **target._asdict()})
 
 
 async def _note(work: Work, name: str, target: Target, reason: str, *, final: bool) -> None:
@@ -75,4 +75,4 @@ async def _note(work: Work, name: str, target: Target, reason: str, *, final: bo
         async with database.transaction(Identity(agent_id=target.agent_id)) as tx:
             await background.note_failure(tx, name, target.scope_key, reason, settings, final=final)
     except MnemicError as error:
-        _LOG.warning("Could not record the failure of job %s: %s", name, error)
+        _LOG.warning("Could not record the failure of job %s: %s", name, error, extra={"job": name, **target._asdict()})

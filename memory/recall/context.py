@@ -15,6 +15,7 @@ from mnemic.memory.recall.delta import header
 from mnemic.memory.recall.heuristics import search_reason
 from mnemic.memory.recall.search import VisibleSearch, fit_results
 from mnemic.memory.runtime.categories import Allowlist
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_question, count_tokens, fit
 from mnemic.models.embedders import embed_each
@@ -151,7 +152,7 @@ async def search_for_turn(
         settings=settings,
         request=MemoryQuery(query=question, top_k=top_k),
         categories=resources.categories.of_role(identity.role).categories,
-        embed=partial(_embed_question, question=question),
+        embed=partial(_embed_question, identity=identity, question=question),
     ).run()
     fresh: list[SearchResult] = []
     for result in searched.results:
@@ -192,7 +193,7 @@ def _without_repeated_text(results: Sequence[SearchResult]) -> list[SearchResult
     return list(first.values())
 
 
-async def _embed_question(resources: Resources, question: str) -> Vector | None:
+async def _embed_question(resources: Resources, identity: Identity, question: str) -> Vector | None:
     """Return the vector of the question; None if the embedder fails, refuses it, or takes too long for a turn."""
     settings = resources.settings
     limit = settings.recall_timeout_seconds
@@ -209,7 +210,8 @@ async def _embed_question(resources: Resources, question: str) -> Vector | None:
         if vector is not None:
             return vector
         problem = "the model refuses it"
-    _LOG.warning("The question has no vector, so the search goes by text alone: %s.", problem)
+    text = "The question has no vector, so the search goes by text alone: %s."
+    _LOG.warning(text, problem, extra=log_ids(identity))
     return None
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from mnemic.memory.recall.delta import bullets
 from mnemic.memory.recall.search import Searched, VisibleSearch, best_similarity, fit_results
 from mnemic.memory.runtime.access import is_visible
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_question
 from mnemic.models.embedders import embed_each
@@ -71,11 +72,11 @@ async def _search(
         settings=resources.settings,
         request=request,
         categories=categories,
-        embed=partial(_embed_question, request=request) if needs_vector else None,
+        embed=partial(_embed_question, identity=identity, request=request) if needs_vector else None,
     ).run()
 
 
-async def _embed_question(resources: Resources, request: MemoryQuery) -> Vector | None:
+async def _embed_question(resources: Resources, identity: Identity, request: MemoryQuery) -> Vector | None:
     """Return the vector of the question, or None if the model refuses it and the request can go by text."""
     try:
         (vector,) = await embed_each(resources.embedder, [request.query])
@@ -84,7 +85,7 @@ async def _embed_question(resources: Resources, request: MemoryQuery) -> Vector 
     if vector is None:
         if request.search_type == "semantic" or request.threshold is not None:
             raise EmbeddingInputError(f"{resources.embedder.name} refuses this question; {_TEXT_HINT}")
-        _LOG.warning("The model refuses the question, so the search goes by text alone.")
+        _LOG.warning("The model refuses the question, so the search goes by text alone.", extra=log_ids(identity))
     return vector
 
 

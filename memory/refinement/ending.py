@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mnemic.memory.refinement.session import RefinementSession
 from mnemic.memory.runtime.embedding import embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.new_memories import new_memory
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.errors import EmbeddingError
@@ -80,7 +81,9 @@ async def _write_journal(session: RefinementSession, figures: _Figures, ended: E
     try:
         (vector,) = await embed_to_store(resources, [memory.search_text])
     except EmbeddingError as error:
-        _LOG.warning("The journal of refinement %s has no vector: %s", session.claim.id, error)
+        _LOG.warning(
+            "The journal of refinement %s has no vector: %s", session.claim.id, error, extra=log_ids(session.identity)
+        )
     return _Journal(memory, resources.embedder.name, vector)
 
 

@@ -85,7 +85,7 @@ class Background:
     def _over(self, name: Hashable, task: asyncio.Task[None], ids: Mapping[str, object] | None) -> None:
         del self._running[name]
         if not task.cancelled() and (error := task.exception()):
-            _LOG.error("work in the background ended with %s", frames_of(error), extra=ids)
+            _LOG.error("Work in the background ended with %s", frames_of(error), extra=ids)
 
     async def finish(self, name: Hashable = None) -> None:
         """Wait for the work of this name, or for all work."""

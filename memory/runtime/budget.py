@@ -27,5 +27,7 @@ async def require_tokens(resources: Resources, agent_id: str) -> None:
     if resources.budget_warnings.get(used.tenant_id) != used.next_day.date():
         resources.budget_warnings[used.tenant_id] = used.next_day.date()
         text = "Tenant %s has used %d of %d tokens today: background work with models waits until %s."
-        _LOG.warning(text, used.tenant_id, used.tokens, limit, used.next_day.isoformat())
+        _LOG.warning(
+            text, used.tenant_id, used.tokens, limit, used.next_day.isoformat(), extra={"tenant_id": used.tenant_id}
+        )
     raise BudgetSpentError(used.next_day)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders import Embedder, embed_each
@@ -152,9 +153,9 @@ def embed_later(resources: Resources, identity: Identity, *, also: Sequence[str]
         try:
             await embed_pending(resources, identity, also=also)
         except MnemicError as error:
-            _LOG.warning("Could not fill pending vectors: %s", error, extra={"agent_id": identity.agent_id})
+            _LOG.warning("Could not fill pending vectors: %s", error, extra=log_ids(identity))
 
-    resources.background.begin(("vectors", identity.agent_id, *identity.scope_keys, *also), fill)
+    resources.background.begin(("vectors", identity.agent_id, *identity.scope_keys, *also), fill, log_ids(identity))
 
 
 async def embed_within(resources: Resources, texts: Sequence[str], limit: float) -> list[Vector | None]:

@@ -45,6 +45,11 @@ def identity_of(run: Run, *, in_turn: bool = False) -> Identity:
     return identity.model_copy(update={"session_id": thread})
 
 
+def log_ids(identity: Identity) -> dict[str, str | None]:
+    """Return the ids of a run as fields of its records in the log."""
+    return {"agent_id": identity.agent_id, "session_id": identity.session_id}
+
+
 def acting_for(identity: Identity, scope_key: str) -> Identity:
     """Return the identity of the same run for one scope key's owner: a formation works for each speaker of a session.
 

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from mnemic.memory.runtime.background import Background, background
 from mnemic.memory.runtime.categories import Categories, load_categories
 from mnemic.memory.runtime.events import EventLog
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
@@ -94,8 +95,8 @@ class AccessTracker:
             try:
                 await database.write(identity, partial(memories.count_uses, memory_ids=used))
             except MnemicError as error:
-                ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
-                _LOG.warning("Could not count %d uses of recalled memories: %s", len(used), error, extra=ids)
+                text = "Could not count %d uses of recalled memories: %s"
+                _LOG.warning(text, len(used), error, extra=log_ids(identity))
                 return
 
 
@@ -177,8 +178,7 @@ class Resources:
     def note_uses(self, identity: Identity, results: Iterable[SearchResult]) -> None:
         """Note the memories that a recall returned; if many uses are unwritten, write them in the background."""
         if self.uses.note(identity, [result.id for result in results if result.kind != "message"]):
-            ids = {"agent_id": identity.agent_id, "session_id": identity.session_id}
-            self.background.begin("uses", lambda: self.uses.write(self.database), ids)
+            self.background.begin("uses", lambda: self.uses.write(self.database), log_ids(identity))
 
     def write_events(self) -> None:
         """Begin to store the collected events in the background, if a batch has come together."""

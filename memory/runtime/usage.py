@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import date
 
+from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.models.answers import Answer, StepResult, cost_of
 from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError, ModelError
@@ -52,7 +53,7 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
         await resources.database.write(identity, record)
     except (DatabaseUnavailableError, ConcurrentChangeError) as error:
         text = "Could not record the tokens of step %s of agent %s: %s"
-        _LOG.warning(text, spent.step, identity.agent_id, error, extra={"agent_id": identity.agent_id})
+        _LOG.warning(text, spent.step, identity.agent_id, error, extra=log_ids(identity))
 
 
 async def daily_usage(

@@ -141,7 +141,8 @@ async def _verdicts(run: _Run, batch: Sequence[FactPair]) -> dict[int, PairVerdi
     try:
         answer, usage = await track_usage(resources, run.identity, judging)
     except ModelOutputError as error:  # the batch is recorded as judged, so that it is not paid for again each day
-        _LOG.warning("%d pairs of facts stay as they are: %s", len(batch), error, extra={"run_id": run.run_id})
+        ids = {"agent_id": run.identity.agent_id, "scope_key": run.key, "run_id": run.run_id}
+        _LOG.warning("%d pairs of facts stay as they are: %s", len(batch), error, extra=ids)
         return {}
     run.spent.extend(spent_on(usage, resources.settings.model_prices))
     verdicts: dict[int, PairVerdict] = {}
