@@ -85,7 +85,7 @@ _HOMES = {
     "with_memory": "mnemic.prompts.recall.request",
 }
 
-_here = Path(__file__).parent
+_here = Path(__file__).resolve().parent
 # in a checkout, load the folders of the repository and not the links to them: breakpoints have those paths
 if (_here / "graphs").is_symlink():
     __path__.insert(0, str(_here.parent))
