@@ -1,13 +1,12 @@
-"""The house: pyproject's packages, the links in mnemic/ and the folders on disk say the same, and all of it ships."""
+"""The house: the folders with code, the links in mnemic/, and what an installation has of them."""
 
 import re
+import tarfile
 import zipfile
 from pathlib import Path
 
 import mnemic
-from tests.support.wheel import ROOMS, ROOT, SETUPTOOLS, build_wheel
-
-PACKAGES = set(SETUPTOOLS["packages"])
+from tests.support.wheel import ROOMS, ROOT, build_sdist, build_wheel
 
 
 def files_of(room: str) -> list[Path]:
@@ -31,30 +30,27 @@ def test_every_room_is_linked_in_the_package_and_nothing_else_is() -> None:
     assert set(entries) - set(links) == {"__init__.py", "__main__.py", "py.typed"}
 
 
-def test_every_folder_with_code_is_listed_and_every_listed_one_exists() -> None:
-    found = {"mnemic"}
-    for folder in ROOMS.values():
-        found |= {f"mnemic.{'.'.join(path.parent.parts)}" for path in files_of(folder) if path.name == "__init__.py"}
-        outside = [path for path in files_of(folder) if path.suffix == ".py" and not _has_init(path)]
-        assert outside == []
+def test_every_folder_with_code_is_a_package() -> None:
+    code = [path for folder in ROOMS.values() for path in files_of(folder) if path.suffix == ".py"]
 
-    assert found == PACKAGES
+    assert code
+    assert [path for path in code if not (ROOT / path.parent / "__init__.py").is_file()] == []
 
 
-def _has_init(path: Path) -> bool:
-    return (ROOT / path.parent / "__init__.py").is_file()
+def test_the_folder_of_an_editable_installation_holds_one_package_only() -> None:
+    held = {path.name for path in (ROOT / "src").iterdir() if path.suffix != ".egg-info"}
+
+    assert held == {"mnemic"}
+    assert str((ROOT / "src" / "mnemic").readlink()) == "../mnemic"
 
 
-def test_every_file_that_is_no_code_is_package_data() -> None:
-    shipped: set[Path] = set()
-    for package in PACKAGES - {"mnemic"}:
-        folder = Path(*package.split(".")[1:])
-        for pattern in [*SETUPTOOLS["package-data"]["*"], *SETUPTOOLS["package-data"].get(package, [])]:
-            shipped |= {path.relative_to(ROOT) for path in (ROOT / folder).glob(pattern)}
-    data = {path for folder in ROOMS.values() for path in files_of(folder) if path.suffix != ".py"}
-
-    assert data
-    assert sorted(map(str, data - shipped)) == []
+def shipped_files() -> set[str]:
+    return {
+        "mnemic/__init__.py",
+        "mnemic/__main__.py",
+        "mnemic/py.typed",
+        *(f"mnemic/{path.as_posix()}" for folder in ROOMS.values() for path in files_of(folder)),
+    }
 
 
 def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Path) -> None:
@@ -63,12 +59,14 @@ def test_a_wheel_holds_every_file_of_the_rooms_and_one_package_only(tmp_path: Pa
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
 
     assert {name.partition("/")[0] for name in held} == {"mnemic"}
-    assert held == {
-        "mnemic/__init__.py",
-        "mnemic/__main__.py",
-        "mnemic/py.typed",
-        *(f"mnemic/{path.as_posix()}" for folder in ROOMS.values() for path in files_of(folder)),
-    }
+    assert held == shipped_files()
+
+
+def test_a_source_distribution_holds_every_file_of_the_rooms(tmp_path: Path) -> None:
+    with tarfile.open(build_sdist(tmp_path)) as archive:
+        held = {member.name.partition("/src/")[2] for member in archive.getmembers() if member.isfile()}
+
+    assert shipped_files() <= held
 
 
 def test_every_public_name_stands_in_the_reference() -> None:

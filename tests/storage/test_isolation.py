@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -20,6 +19,7 @@ from mnemic.storage.transaction import ScopedTransaction
 from tests.support.rollbacks import owning, undo
 from tests.support.searching import searched
 from tests.support.server import Clone
+from tests.support.wheel import ROOMS, ROOT
 from tests.support.worlds import MODEL, direction, identity, memory, message, operate, remember
 
 #: Tables, with the column that says whose a row is.
@@ -234,8 +234,6 @@ async def test_control_without_the_far_end_policy_history_reveals_a_relation(fre
     assert [far_end in text for text in outside].count(True) == 2
 
 
-ROOT = Path(__file__).parents[2]
-ROOMS = ("state", "policy", "prompts", "models", "storage", "operations", "nodes", "tools", "graphs", "service")
 #: The last argument of a call, which may hold calls itself.
 _SET_CONFIG = re.compile(r"set_config\((?:[^()]|\([^()]*\))*,\s*(\w+)\s*\)")
 _SET = re.compile(r"\bset\s+(?:session\s|mnemic\.)", re.IGNORECASE)
@@ -249,7 +247,7 @@ def lasting_settings(text: str) -> list[str]:
 
 def sources() -> Iterator[tuple[str, str]]:
     """Every file of code by its path, but what has no scope to lose: one's own connection of an administrator."""
-    for room in ROOMS:
+    for room in ROOMS.values():
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix in (".py", ".sql") and path.name != "migrate.py":
                 yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")

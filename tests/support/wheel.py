@@ -3,30 +3,43 @@
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SETUPTOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-#: Folder of the checkout by the package that it is.
+#: Folder of the checkout by the package that it is, from the links in `mnemic/`.
 ROOMS: dict[str, str] = {
-    package: folder for package, folder in SETUPTOOLS["package-dir"].items() if package != "mnemic"
+    f"mnemic.{path.name}": path.resolve().name for path in sorted((ROOT / "mnemic").iterdir()) if path.is_symlink()
 }
 
 
-def build_wheel(into: Path) -> Path:
-    """The wheel, made in `into` and with what is installed: nothing is fetched."""
-    pytest.importorskip("setuptools", minversion="77", reason="building needs what pip would fetch for it")
+def copy_checkout(into: Path) -> Path:
+    """Copy what an installation reads, so that it leaves nothing in this checkout."""
     checkout = into / "checkout"
     checkout.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
-    for name in ("mnemic", *ROOMS.values()):
-        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
-    subprocess.run([sys.executable, "-c", build], cwd=checkout, check=True, capture_output=True, timeout=120)
-    (wheel,) = checkout.glob("*.whl")
-    return wheel
+    for name in ("src", "mnemic", *ROOMS.values()):
+        leftovers = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=leftovers)
+    return checkout
+
+
+def build_wheel(into: Path) -> Path:
+    """The wheel, made in `into` and with what is installed: nothing is fetched."""
+    return _build(into, "wheel")
+
+
+def build_sdist(into: Path) -> Path:
+    """The source distribution, made the same way."""
+    return _build(into, "sdist")
+
+
+def _build(into: Path, kind: str) -> Path:
+    pytest.importorskip("setuptools", minversion="77", reason="building needs what pip would fetch for it")
+    checkout = copy_checkout(into)
+    build = f"from setuptools import build_meta; print(build_meta.build_{kind}('.'))"
+    command = [sys.executable, "-c", build]
+    built = subprocess.run(command, cwd=checkout, check=True, capture_output=True, timeout=120, text=True)
+    return checkout / built.stdout.splitlines()[-1]
