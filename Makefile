@@ -1,6 +1,8 @@
 # `make demo`, `make serve` and `make test` need python3 (3.11 or newer), make and git; everything else goes into .venv.
 # pip's own settings count: PIP_INDEX_URL, PIP_FIND_LINKS and the like.
 PYTHON ?= python3
+# of `make serve`
+PORT ?= 2024
 VENV := .venv
 IN := $(VENV)/bin/python -m
 PIP := $(IN) pip install -qq --disable-pip-version-check
@@ -13,9 +15,11 @@ demo: $(VENV)/.demo
 	@$(VENV)/bin/mnemic demo
 
 # without a key or a database of your own: an embedded Postgres, and rules instead of models; on loopback, because it
-# answers every client
+# answers every client. Without the check, the server would take another port than the requested one
 serve: $(VENV)/.serve
-	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --host 127.0.0.1 --no-browser --no-reload
+	@$(VENV)/bin/python -c 'import socket; socket.create_server(("127.0.0.1", int("$(PORT)"))).close()' 2>/dev/null || \
+	  { echo "Port $(PORT) of 127.0.0.1 is in use or not allowed. Choose another one: make serve PORT=3000" >&2; exit 1; }
+	@LANGGRAPH_CLI_NO_ANALYTICS=1 $(IN) langgraph_cli dev --host 127.0.0.1 --port $(PORT) --no-browser --no-reload
 
 test: $(VENV)/.dev
 	@$(IN) pytest -q -n auto --maxprocesses=8
