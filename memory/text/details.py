@@ -47,9 +47,10 @@ _CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
 #: `one` is a number only if it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
 #: `wants one`, `get one in autumn`.
 _NUMBER_WORD = pattern(
-    r"(?<!\bno )(?<!st )(?<!\bthe )(?<!\bthis )(?<!\bthat )(?<!\beach )(?<!\bany )(?<!\bwhich )\bone\b"
+    r"\b(?:one\b(?<!\bno one)(?<!st one)(?<!\bthe one)(?<!\bthis one)(?<!\bthat one)(?<!\beach one)(?<!\bany one)"
+    r"(?<!\bwhich one)"
     r"(?=[ -]\w)(?! (?:of|in|at|on|for|from|with|another|day|thing|time|called|named|is|was|who|which|that)\b)"
-    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    r"|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)",
     re.IGNORECASE,
 )
 
@@ -65,6 +66,8 @@ _FORMS = (
     pattern(rf"\b(?P<alone>{'|'.join(MONTHS)})\b", re.IGNORECASE),
     pattern(r"\b(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE),
 )
+#: Each form above holds a digit or one of these; most texts have neither.
+_PARTS_OF_DATES = ("day", *(month.casefold() for month in MONTHS))
 #: Further days of the same month, as in `12 to about 22 April`, `3, 12 and 22 April` or `April 12-22, 2026`.
 _ONE_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _DASH, _TO = r"\s?[-–—&]\s?", r"\s(?:to|and|or|until|through)\s(?:\w+\s)?"
@@ -114,8 +117,16 @@ def _is_verb(month: re.Match[str]) -> bool:
     return begins_sentence or not word.istitle()
 
 
+def has_digit(text: str) -> bool:
+    """Return whether a text has a digit."""
+    return any(map(str.isdigit, text))
+
+
 def placed_dates(text: str) -> tuple[list[tuple[int, str]], str]:
     """Return every date, month and weekday of a text with its place, in order, and the text with them blanked."""
+    folded = text.casefold()
+    if not has_digit(text) and not any(part in folded for part in _PARTS_OF_DATES):
+        return [], text
     placed: list[tuple[int, str]] = []
     days: list[tuple[re.Match[str], str]] = []
 
@@ -182,11 +193,12 @@ def _number(match: re.Match[str]) -> str:
 def find_numbers(text: str) -> tuple[str, ...]:
     """Return the numbers of a text without dates, in order, each once; `one` to `twelve` count as digits."""
     placed: list[tuple[int, str]] = []
-    for match in _NUMBER().finditer(text):
-        placed.append((match.start(), _number(match)))
-    for match in _CODE.finditer(text):
-        if any(char.isdigit() for char in match.group()):
-            placed.append((match.start(), match.group().casefold()))
+    if has_digit(text):
+        for match in _NUMBER().finditer(text):
+            placed.append((match.start(), _number(match)))
+        for match in _CODE.finditer(text):
+            if has_digit(match.group()):
+                placed.append((match.start(), match.group().casefold()))
     for match in _NUMBER_WORD().finditer(text):
         value = _ONE_TO_TWELVE.index(match.group().casefold()) + 1
         placed.append((match.start(), str(value)))
@@ -229,8 +241,13 @@ def details(text: str) -> Details:
         numbers=find_numbers(rest),
         dates=dates,
         quoted=tuple(_quotations(text)),
-        negated=_NEGATION().search(text) is not None,
+        negated=is_negated(text),
     )
+
+
+def is_negated(text: str) -> bool:
+    """Return whether a text negates anything."""
+    return _NEGATION().search(text) is not None
 
 
 def _quotations(text: str) -> list[str]:
@@ -252,7 +269,7 @@ def _names(text: str) -> list[str]:
     names: dict[str, str] = {}
     for word, following in zip_longest(in_order, in_order[1:]):
         name = bare(word.text)
-        if not may_be_name(name) or any(char.isdigit() for char in name):
+        if not may_be_name(name) or has_digit(name):
             continue
         if not word.initial or name in inside or not is_common_word(name) or _is_subject(name, following):
             names.setdefault(name.casefold(), name)
@@ -269,10 +286,10 @@ def _is_subject(name: str, following: Word | None) -> bool:
 
 def may_be_name(word: str) -> bool:
     """Return whether a word has a capital and is not `I`, a date word, or a shouted common word."""
+    if word.islower() or not any(map(str.isupper, word)):
+        return False
     folded = word.casefold()
     if folded.replace("’", "'") in SUBJECT_I or folded in DATE_WORDS:
-        return False
-    if not any(char.isupper() for char in word):
         return False
     is_shouted = len(word) > 1 and word.isupper()
     return not (is_shouted and is_common_word(word))
@@ -293,12 +310,16 @@ def content_tokens(text: str, min_letters: int = 3) -> frozenset[str]:
     for number in find_numbers(without_dates):
         tokens.add(re.sub(r"[^\d.:]", "", number))
     for word in folded_words(text):
-        if _PAIRED().search(word):
+        if word in _EMPTY_WORDS:
+            continue
+        if not word.isascii() and _PAIRED().search(word):
             for start in range(max(1, len(word) - 1)):
                 tokens.add(word[start : start + 2])
-        elif word not in _EMPTY_WORDS and len(stem(word)) >= _min_letters(word, min_letters):
-            tokens.add(stem(word))
-    if details(text).negated:
+            continue
+        beginning = stem(word)
+        if len(beginning) >= _min_letters(word, min_letters):
+            tokens.add(beginning)
+    if is_negated(text):
         tokens.add("not")
     return frozenset(tokens)
 

@@ -63,7 +63,8 @@ def words(text: str) -> list[Word]:
     in_order: list[Word] = []
     end = 0
     for match in WORD.finditer(text):
-        initial = not in_order or _NEW_SENTENCE.search(text[end : match.start()]) is not None
+        between = text[end : match.start()]
+        initial = not in_order or (between != " " and _NEW_SENTENCE.search(between) is not None)
         in_order.append(Word(match.group(), match.start(), initial))
         end = match.end()
     return in_order
