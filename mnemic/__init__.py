@@ -1,89 +1,22 @@
-"""Mnemic: long-term memory for LangGraph agents, on Postgres."""
+"""Long-term memory for LangGraph agents, on Postgres.
 
+Open a memory, and name the user of each run by an `Identity`:
+
+    from mnemic import Identity, Mnemic
+
+    async with Mnemic.open() as memory:
+        ana = Identity(agent_id="guide", user_id="ana", session_id="thread-1")
+        await memory.remember(ana, "Ana lives in Porto.")
+        print(await memory.query(ana, "Where does Ana live?"))
+
+`help(Mnemic)` lists the methods, and `dir(mnemic)` the public names.
+"""
+
+import ast
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mnemic.prompts.recall.request import with_memory
-    from mnemic.service.governance.administration import Administration
-    from mnemic.service.hosts.middleware import MemoryMiddleware
-    from mnemic.service.memory import Mnemic
-    from mnemic.state.errors import MnemicError
-    from mnemic.state.formation import Corrected, Remembered
-    from mnemic.state.governance import AuditProblem, Operation, PastMemory, Rollback
-    from mnemic.state.identity import Identity
-    from mnemic.state.maintenance import MaintenanceRun
-    from mnemic.state.records import HistoryEvent, Memory, ScopeSettings, SearchResult
-    from mnemic.state.refinement import Refinement
-    from mnemic.state.results import (
-        ConsolidationResult,
-        Forgotten,
-        FormationResult,
-        Protection,
-        RecallResult,
-        RefinementResult,
-    )
-    from mnemic.state.settings import Settings
-    from mnemic.state.supervisor import MemoryState, ThreadStatus
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Administration",
-    "AuditProblem",
-    "ConsolidationResult",
-    "Corrected",
-    "Forgotten",
-    "FormationResult",
-    "HistoryEvent",
-    "Identity",
-    "MaintenanceRun",
-    "Memory",
-    "MemoryMiddleware",
-    "MemoryState",
-    "Mnemic",
-    "MnemicError",
-    "Operation",
-    "PastMemory",
-    "Protection",
-    "RecallResult",
-    "Refinement",
-    "RefinementResult",
-    "Remembered",
-    "Rollback",
-    "ScopeSettings",
-    "SearchResult",
-    "Settings",
-    "ThreadStatus",
-    "with_memory",
-]
-
-_HOMES = {
-    "Administration": "mnemic.service.governance.administration",
-    "AuditProblem": "mnemic.state.governance",
-    "Corrected": "mnemic.state.formation",
-    "MaintenanceRun": "mnemic.state.maintenance",
-    "Mnemic": "mnemic.service.memory",
-    "MemoryMiddleware": "mnemic.service.hosts.middleware",
-    "MemoryState": "mnemic.state.supervisor",
-    "MnemicError": "mnemic.state.errors",
-    "Refinement": "mnemic.state.refinement",
-    "RefinementResult": "mnemic.state.results",
-    "ConsolidationResult": "mnemic.state.results",
-    "Forgotten": "mnemic.state.results",
-    "FormationResult": "mnemic.state.results",
-    "Protection": "mnemic.state.results",
-    "RecallResult": "mnemic.state.results",
-    "Remembered": "mnemic.state.formation",
-    "Identity": "mnemic.state.identity",
-    "Operation": "mnemic.state.governance",
-    "PastMemory": "mnemic.state.governance",
-    "Rollback": "mnemic.state.governance",
-    "Settings": "mnemic.state.settings",
-    "ThreadStatus": "mnemic.state.supervisor",
-    "with_memory": "mnemic.prompts.recall.request",
-}
 
 _here = Path(__file__).resolve().parent
 # in a checkout, load the folders of the repository and not the links to them: breakpoints have those paths
@@ -91,13 +24,25 @@ if (_here / "graphs").is_symlink():
     __path__.insert(0, str(_here.parent))
 
 
+def _read_homes() -> dict[str, str]:
+    """Return the module of each public name, from the imports that type checkers read."""
+    homes: dict[str, str] = {}
+    for statement in ast.parse((_here / "__init__.pyi").read_bytes()).body:
+        if isinstance(statement, ast.ImportFrom):
+            homes.update({imported.name: str(statement.module) for imported in statement.names})
+    return homes
+
+
+_HOMES = _read_homes()
+
+
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used, so that one folder can be imported without the others."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'mnemic' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "mnemic.state.records")), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     """List the public names."""
-    return sorted(__all__)
+    return sorted([*_HOMES, *(name for name in globals() if name.startswith("__"))])

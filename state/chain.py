@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mnemic.state.own_names import OwnNames
+
 Hex = Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
 
 
-class AuditLine(BaseModel):
+class AuditLine(BaseModel, metaclass=OwnNames):
     """One JSON line of an audit file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True)

@@ -18,6 +18,7 @@ from pydantic import (
 
 from mnemic.state.checking import field_name, first_problem, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
+from mnemic.state.own_names import OwnNames
 from mnemic.state.times import ZoneName
 
 Scope = Literal["session", "user", "group", "agent"]
@@ -80,10 +81,24 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
 SUPERVISOR: Final = "supervisor"
 
 
-class Identity(BaseModel):
+class Identity(BaseModel, metaclass=OwnNames):
     """Agent, user, groups, session, role and actor of one run, as plain JSON from the host.
 
     It is the `context_schema` of every graph, and the only authority on the memories that a run may see.
+
+    Args:
+        agent_id: the agent; each agent has a memory of its own.
+        user_id: the user that the run is for; None for work that belongs to no user.
+        group_ids: groups of the user, whose shared memories the run sees.
+        session_id: the conversation, such as the id of its thread; a run that stores messages needs one.
+        role: role of the agent, which limits the categories that the run may read.
+        actor_id: person or program that the history names; None for the user.
+        members: other users of this session who belong to its groups; memories may be shared with the group by their
+            sentences.
+        teaches_agent: whether sentences of this user may be shared with all users: for operators, and the assistant of
+            one person.
+        timezone: IANA name of the user's time zone, for times without an offset and for the current day; None for the
+            setting.
 
     Raises:
         InvalidInputError: if an id cannot be used, or a field is unknown.
@@ -97,11 +112,8 @@ class Identity(BaseModel):
     session_id: HostId | None = None
     role: HostId = SUPERVISOR
     actor_id: HostId | None = None
-    #: Other users of this session who belong to its groups; memories may be shared with the group by their sentences.
     members: Annotated[tuple[HostId, ...], Field(max_length=MAX_MEMBERS)] = ()
-    #: Whether sentences of this user may be shared with all users: for operators, and the assistant of one person.
     teaches_agent: StrictBool = False
-    #: Time zone of the user, for times without an offset and for the current day. None: the setting.
     timezone: ZoneName | None = None
 
     if not TYPE_CHECKING:  # type checkers keep the signature of the fields

@@ -10,6 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, Secret, SecretS
 from pydantic_settings import BaseSettings
 
 from mnemic.state.checking import Own, PositiveInt, Seconds
+from mnemic.state.own_names import OwnNames
 
 Arguments = dict[str, dict[str, Any]]
 Tier = Literal["fast", "slow", "agent"]
@@ -21,7 +22,7 @@ DEFAULT_MODELS: dict[Tier, str] = {"fast": "openai:gpt-5-mini", "slow": "openai:
 MAX_DIMENSIONS = 1024
 
 
-class ModelPrice(BaseModel):
+class ModelPrice(BaseModel, metaclass=OwnNames):
     """US dollars for a million tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,7 +33,7 @@ class ModelPrice(BaseModel):
     cached: Annotated[float, Field(ge=0)] | None = None
 
 
-class ModelSettings(BaseSettings):
+class ModelSettings(BaseSettings, metaclass=OwnNames):
     """Settings of models."""
 
     #: `provider:model` of init_chat_model, or `offline`. None for the default with a key or a base URL, else `offline`.

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from mnemic.state.checking import WHOLE_CHARACTERS
 from mnemic.state.identity import Attribution, Scope
 from mnemic.state.kinds import ChangeEvent, Kind, ResultKind, Role, SearchType, State
+from mnemic.state.own_names import OwnNames
 
 #: Maximum number of results of a search, and the defaults of a tool, which a model reads, and of a method.
 MAX_TOP_K: Final = 100
@@ -33,7 +34,7 @@ class _Part(BaseModel):
     )
 
 
-class MemoryFilters(_Part):
+class MemoryFilters(_Part, metaclass=OwnNames):
     """Filters of a request. A filter never widens it: a foreign id has no results, as an unknown one."""
 
     #: Memories of this user's scope, or about this user.

@@ -1,0 +1,35 @@
+"""Pydantic models whose `help()` and `dir()` show fields and methods of Mnemic, without those of Pydantic."""
+
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, get_type_hints
+
+from pydantic._internal._model_construction import ModelMetaclass
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class OwnNames(ModelMetaclass):
+    """Metaclass of the models that users create."""
+
+    def __dir__(cls: "type[BaseModel]") -> list[str]:  # type: ignore[misc]  # noqa: N805
+        """List the fields and the public attributes of the model and its bases, without those of libraries."""
+        names = set(cls.model_fields)
+        for base in cls.__mro__:
+            if isinstance(base, OwnNames):
+                names.update(name for name in vars(base) if not name.startswith("_") and name != "model_config")
+        return sorted(names)
+
+    @property
+    def __signature__(cls: "type[BaseModel]") -> Signature:  # type: ignore[misc]  # noqa: N805
+        """Arguments of the model: its fields, with their plain types. Pydantic's own comes with the first instance."""
+        types = get_type_hints(cls)
+        parameters: list[Parameter] = []
+        for name, field in cls.model_fields.items():
+            default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=types[name]))
+        return Signature(parameters)
+
+    @__signature__.setter
+    def __signature__(cls, _: object) -> None:  # noqa: N805
+        """Ignore the signature of Pydantic, which shows its validators."""

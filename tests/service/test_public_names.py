@@ -1,0 +1,101 @@
+"""The names of `mnemic`: all that a signature needs is exported, described in the reference, and readable in help."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from pydoc import plaintext, render_doc
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+
+import mnemic
+from mnemic import Administration, Identity, MemoryFilters, Mnemic, Settings
+from mnemic.service.admin import Admin
+from mnemic.service.governance.history import BlindHistory, History
+from mnemic.service.governance.privacy import Privacy
+from mnemic.service.hosts.nodes import HostNodes
+from mnemic.service.hosts.threads import Threads
+from mnemic.service.usage import UsageReports
+from tests.support.wheel import ROOT
+
+#: Annotations of `Mnemic.open` that only type checkers import.
+FOREIGN = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings}
+NAMES = [name for name in dir(mnemic) if not name.startswith("__")]
+FACES = [Mnemic, Administration, Admin, History, BlindHistory, HostNodes, Privacy, Threads, UsageReports]
+
+
+def methods(face: type) -> Iterator[Callable[..., Any]]:
+    for name, value in inspect.getmembers(face):
+        function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
+        if inspect.isfunction(function) and not name.startswith("_"):
+            yield function
+
+
+def named_types(hint: object) -> Iterator[type]:
+    """The classes of ours in an annotation, and in the fields of those that are records."""
+    for part in get_args(hint):
+        yield from named_types(part)
+    if inspect.isclass(hint) and hint.__module__.startswith("mnemic."):
+        yield hint
+        if is_dataclass(hint) or hasattr(hint, "_fields"):
+            for field in get_type_hints(hint).values():
+                yield from named_types(field)
+
+
+def test_every_type_of_a_public_method_is_a_public_name() -> None:
+    types = {
+        found
+        for face in FACES
+        for method in methods(face)
+        for hint in get_type_hints(method, localns=FOREIGN).values()
+        for found in named_types(hint)
+    }
+
+    assert {"Remembered", "StateChange"} <= {found.__name__ for found in types}
+    assert {found.__name__ for found in types} - set(NAMES) == set()
+
+
+def test_every_public_name_can_be_imported_and_stands_in_the_reference() -> None:
+    assert [name for name in NAMES if getattr(mnemic, name, None) is None] == []
+    page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\.\. auto(?:class|function|data):: mnemic\.(\w+)$", page, re.MULTILINE)
+
+    assert sorted(listed) == sorted(set(NAMES) - {"MnemicError"})  # which stands with the other errors
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Memori"):
+        _ = mnemic.Memori  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(mnemic, name))])
+def test_help_has_no_internals_of_pydantic(name: str) -> None:
+    shown = render_doc(getattr(mnemic, name), renderer=plaintext)
+
+    assert name in shown
+    assert (
+        re.findall(r"__pydantic_(?!config)\w*|model_config|model_validate|model_dump|FieldInfo|Validator\(", shown)
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "beginning"),
+    [
+        (Identity, "(*, agent_id: str, user_id: "),
+        (MemoryFilters, "(*, user_id: "),
+        (Settings, "(*, fast_model: str | None = None, "),
+    ],
+)
+def test_help_shows_the_fields_of_a_model_as_arguments(model: type, beginning: str) -> None:
+    assert str(inspect.signature(model)).startswith(beginning)
+
+
+def test_help_of_the_package_fits_on_a_page() -> None:
+    shown = render_doc(mnemic, renderer=plaintext)
+
+    assert "Mnemic.open()" in shown
+    assert len(shown.splitlines()) < 60
