@@ -25,9 +25,9 @@ async def answer(state: Turn) -> dict[str, list[AIMessage]]:
     return {"messages": [AIMessage(f"A model would answer here, given\n{given}")]}
 
 
-def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
+def build(memory: Mnemic) -> "StateGraph[Turn, Identity, MessagesState]":
     """`recall -> answer -> observe -> form`, to be compiled with a checkpointer or without."""
-    graph = StateGraph(Turn, context_schema=Identity)
+    graph = StateGraph(Turn, context_schema=Identity, input_schema=MessagesState)
     graph.add_node("recall", memory.nodes.recall())
     graph.add_node("answer", answer)
     graph.add_node("observe", memory.nodes.observe())

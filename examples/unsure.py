@@ -46,9 +46,9 @@ async def answer_again(state: Turn) -> dict[str, Any]:
     return {"messages": [AIMessage(model(state).text)]}
 
 
-def build(memory: Mnemic) -> "StateGraph[Turn, Identity]":
+def build(memory: Mnemic) -> "StateGraph[Turn, Identity, MessagesState]":
     """`recall -> answer -> observe`, with a search and a second answer in between where the first one is unsure."""
-    graph = StateGraph(Turn, context_schema=Identity)
+    graph = StateGraph(Turn, context_schema=Identity, input_schema=MessagesState)
     graph.add_node("recall", memory.nodes.recall())
     graph.add_node("answer", answer)
     graph.add_node("search", memory.nodes.recall(search="always"))

@@ -16,17 +16,19 @@ from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import MemoryContext
 
 
-class MemoryState(TypedDict, total=False):
+class MemoryState(TypedDict):
     """Channels of the memory nodes, for a host's state to inherit: `class Turn(MessagesState, MemoryState)`.
 
+    The recall node writes them, so the graph's input has none of them: `StateGraph(Turn, input_schema=MessagesState)`.
     The context is untracked: it flows from node to node, and no checkpoint holds it. After an interrupt it is missing
     until a recall runs again.
     """
 
     #: Memory context of this turn; `with_memory` puts it into the request.
     memory_context: Annotated[MemoryContext, UntrackedValue]
-    #: Revision up to which the context announces changes; None for a recall that went without memory.
-    memory_revision: int | None
+    #: Revision up to which the context announces changes; None for a recall that went without memory. A recall in
+    #: another role than the identity's leaves it out.
+    memory_revision: NotRequired[int | None]
     #: Reason of the search of this turn's recall; None without a search.
     memory_searched: str | None
 
@@ -87,9 +89,13 @@ class Question(TypedDict):
     content: NotRequired[str]
 
 
-class SupervisorState(SupervisorInput, MemoryState, total=False):
+class SupervisorState(SupervisorInput, total=False):
     """Channels of the supervisor; no checkpoint holds the text of a memory."""
 
+    #: Channels of `MemoryState`, which a node's update may leave out.
+    memory_context: Annotated[MemoryContext, UntrackedValue]
+    memory_revision: int | None
+    memory_searched: str | None
     #: Results of this turn's tools, by the ids of the calls; the messages of the thread have no contents of them.
     tool_answers: Annotated[Mapping[str, str], UntrackedValue]
     #: Questions of consent to the calls of the last answer, by the ids of the calls.
