@@ -22,6 +22,7 @@ from mnemic.memory.runtime.graph import run_graph, run_leased
 from mnemic.memory.runtime.principal import Principal
 from mnemic.memory.runtime.resources import Resources, open_resources
 from mnemic.models.overrides import split_overrides
+from mnemic.prompts.explicit import refusals
 from mnemic.service.admin import Admin
 from mnemic.service.governance.history import History
 from mnemic.service.governance.privacy import Privacy
@@ -197,7 +198,8 @@ class Mnemic:
             identity: identity of the run; its role limits the categories.
             query: the question; a phrase in quotation marks must occur in each result.
             categories: only these; None for all that the role may read.
-            filters: further limits; see `MemoryFilters`.
+            filters: further limits by the names of `MemoryFilters`, such as `{"importance_min": 3, "updated_after":
+                "2026-03-02"}`: changed or said since that day; `updated_before` excludes its own.
             scopes: only these scopes of the identity.
             search_type: words and meaning, or one of them.
             top_k: maximum number of results.
@@ -244,8 +246,9 @@ class Mnemic:
                 None to announce them again.
 
         Raises:
-            InvalidInputError: if the identity has no session, an item is no message, there are more than 100,000 of
-                them, or no recall of this agent can have returned the revision; nothing was written.
+            InvalidInputError: if the identity has no session, an item is no message or has an unknown role, there are
+                more than 100,000 of them, or no recall of this agent can have returned the revision; nothing was
+                written.
             RefusedIdentityError: if a message names another speaker; nothing was written.
         """
         return await observe(self.resources, identity, messages, revision=revision, several_speakers=several_speakers)
@@ -301,12 +304,14 @@ class Mnemic:
             steps: the steps of a procedure, in their order.
             importance: 1 trivial to 5 vital; a procedure has 3.
             scope: `group` with one group in the identity, or `agent` if the identity teaches the agent. A private text,
-                a personal category or contact data make it the user's own; the result has its `scope_key`.
+                a personal category or contact data make it the user's own; the result has its `scope_key`, and the
+                reason as `not_shared`.
             private: whether it is confidential, and so never shared; not for a procedure.
 
         Raises:
             CategoryRefusedError: if the role may not write into this category.
-            InvalidInputError: if the content is not written as a memory has to be, or a value cannot be used.
+            InvalidInputError: if the content is not written as a memory has to be, a value cannot be used, or the
+                identity has not one group for the scope `group`.
             EmbeddingError: if a setting of the embedder is wrong; nothing was written.
         """
         if kind == "procedure":
@@ -318,7 +323,7 @@ class Mnemic:
         if steps:
             raise InvalidInputError('steps: only a memory of kind="procedure" has steps')
         if category is None:
-            raise InvalidInputError("category: name the category of the memory")
+            raise InvalidInputError(refusals.no_category(self.resources.categories.writable(identity.role)))
         sharing = {"scope": scope, "private": private}
         request = {"content": content, "category": category, "kind": kind, "importance": importance, **sharing}
         remember_request = validate(RememberRequest, request, strict=None)
@@ -466,6 +471,7 @@ class Mnemic:
         *,
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
+        tools: bool = True,
         observe: bool = True,
         form: bool = True,
         several_speakers: bool = False,
@@ -476,6 +482,7 @@ class Mnemic:
             role: the agent's role; its allowlist applies, whatever role the identity has.
             search: as in `recall`.
             budget_tokens: as in `recall`.
+            tools: False for a model that calls no tools; recall and formation work without them.
             observe: False for a subagent, whose user is another model.
             form: start the formation of due messages after a turn; False if another process forms.
             several_speakers: as in `observe`.
@@ -485,7 +492,8 @@ class Mnemic:
         """
         recall_options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
         turn_options = TurnOptions(observe=observe, form=form, several_speakers=several_speakers)
-        return MemoryMiddleware(self.resources, self.graphs, self.tools(role), recall_options, turn_options)
+        role_tools = self.tools(role) if tools else []
+        return MemoryMiddleware(self.resources, self.graphs, role_tools, recall_options, turn_options)
 
     @check_arguments
     def tools(self, role: str = "supervisor") -> list[BaseTool]:

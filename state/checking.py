@@ -23,6 +23,7 @@ from pydantic import (
     WrapValidator,
     validate_call,
 )
+from pydantic_core import ErrorDetails
 
 from mnemic.state.errors import ConfigurationError, InvalidInputError, MissingIdentityError
 
@@ -43,6 +44,24 @@ _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
     "extra_forbidden": "there is no field of this name",
     "tuple_type": "is a list",
+    "literal_error": "use {expected}",
+    **dict.fromkeys(("missing", "missing_argument", "missing_keyword_only_argument"), "is missing"),
+    "unexpected_keyword_argument": "there is no argument of this name",
+    "string_type": "must be text",
+    "string_too_long": "has more than {max_length} characters",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
+    "too_long": "has more than {max_length} items",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(
+        ("datetime_type", "datetime_parsing", "datetime_from_date_parsing", "datetime_object_invalid"),
+        "must be a day such as 2026-03-02, or a time such as 2026-03-02T09:14:00Z",
+    ),
+    "timezone_aware": "must have a time zone, as in 2026-03-02T09:14:00Z",
 }
 _MAX_NAME_LENGTH = 64
 
@@ -185,7 +204,7 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
         positional: names of positional arguments; pydantic numbers them.
     """
     problem = error.errors(include_input=False, include_url=False)[0]
-    reason = _REASONS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+    reason = _reason_of(problem)
     if not problem["loc"]:
         return reason
     place, *within = problem["loc"]
@@ -198,11 +217,25 @@ def first_problem(error: ValidationError, positional: Sequence[str] = ()) -> str
     return f"{path}: {reason}"
 
 
+def _reason_of(problem: ErrorDetails) -> str:
+    plain = _REASONS.get(problem["type"])
+    if plain is None:
+        return problem["msg"].removeprefix("Value error, ")
+    return plain.format_map(problem.get("ctx", {}))
+
+
 def field_name(part: int | str) -> str:
     """Return a field's name for a message; the name of an unknown field may be any text."""
     if isinstance(part, int) or (part.isidentifier() and len(part) <= _MAX_NAME_LENGTH):
         return str(part)
     return "an unknown field"
+
+
+def quoted(value: str) -> str:
+    """Return a short word in quotation marks for a message, or `this value`, because other values may be any text."""
+    if value.replace("-", "_").isidentifier() and len(value) <= _MAX_NAME_LENGTH:
+        return repr(value)
+    return "this value"
 
 
 def nearest(name: str, names: Collection[str]) -> str:

@@ -42,6 +42,10 @@ class ForkedProcessError(MnemicError):
     """This Mnemic was opened before the process was forked. Open one in each worker, after the fork."""
 
 
+class ClosedError(MnemicError):
+    """This Mnemic is closed. Work inside its `async with` block, or open another one."""
+
+
 class DatabaseUnavailableError(MnemicError):
     """The database cannot be reached or does not respond. Try again; run `mnemic doctor` if it persists."""
 

@@ -88,6 +88,12 @@ class ExactDuplicate(NamedTuple):
 
 #: Scopes of explicit writes, which outlive a session.
 ExplicitScope = Literal["user", "group", "agent"]
+#: Reason why a memory has not the group's or the agent's scope that was requested. `no_group`: the identity has not one
+#: group. `not_teacher`: the identity does not teach the agent. `settings`: `share_with_group` or `share_with_agent`.
+#: `prompt`: the text looks like a part of a prompt. `not_typed`: the user did not type this sentence as a whole.
+NotShared = Literal[
+    "private", "personal_category", "contact_data", "no_group", "not_teacher", "settings", "prompt", "not_typed"
+]
 
 
 class _Request(BaseModel):
@@ -153,6 +159,8 @@ class Remembered:
     scope_key: str
     #: Whether an active memory has the same text, so that nothing was written.
     known: bool = False
+    #: Reason why it is the user's own although another scope was requested; None if it has the requested scope.
+    not_shared: NotShared | None = None
     #: Active facts that it may replace, nearest first.
     near: tuple[SimilarFact, ...] = ()
 

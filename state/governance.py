@@ -229,7 +229,7 @@ class Erasure:
 
     #: Memories that this call erased, and the messages that it named.
     erased: tuple[UUID, ...] = ()
-    #: Number of erased messages.
+    #: Number of erased messages; of a dry run, of the messages among `going`.
     messages: int = 0
     #: Number of memories and messages that remain, because others write meanwhile. The next call continues.
     left: int = 0

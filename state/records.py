@@ -361,6 +361,8 @@ class HistoryEvent:
     ts: datetime
     before: str | None = None
     after: str | None = None
+    #: Values that an `update` changed, each before and after.
+    changes: dict[str, list[Any]] = field(default_factory=dict)
     #: In the first row of a memory, the readable memories that were merged into it; in the row of a merge, the memory
     #: that it was merged into. Both are empty after an undo.
     merged_from: list[UUID] = field(default_factory=list)

@@ -179,6 +179,7 @@ class Database:
             InvalidInputError: if a value cannot be stored.
             RefusedError: if a guard or a missing right forbids a change.
             ForkedProcessError: if another process opened this database.
+            ClosedError: if it is closed.
             MnemicError: if the database failed otherwise.
         """
         self._process.require()

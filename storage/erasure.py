@@ -110,7 +110,8 @@ async def preview(database: Database, identity: Identity, keys: Sequence[str], i
             staying.append(row)
         elif row.stays is None:
             going.append(row)
-    return Erasure(goes_on_from=begun.goes_on_from, going=tuple(going), staying=tuple(staying))
+    messages = sum(row.kind == "message" for row in going)
+    return Erasure(messages=messages, goes_on_from=begun.goes_on_from, going=tuple(going), staying=tuple(staying))
 
 
 def _parts(ids: Sequence[UUID]) -> Iterator[list[UUID]]:

@@ -8,6 +8,7 @@ from psycopg import DataError, Error, InterfaceError, OperationalError
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from mnemic.state.errors import (
+    ClosedError,
     ConcurrentChangeError,
     DatabaseSetupError,
     DatabaseUnavailableError,
@@ -49,7 +50,7 @@ _BY_STATE: Final[dict[str, _Kind]] = {
 }
 #: Without a SQLSTATE it was the driver or the pool that failed; the first that fits.
 _BY_CLASS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], _Kind], ...]] = (
-    (PoolClosed, (DatabaseUnavailableError, "this Mnemic is closed: work inside its `async with` block")),
+    (PoolClosed, (ClosedError, ClosedError.__doc__ or "")),
     (
         PoolTimeout,
         (

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_quotations
-from mnemic.memory.text.sharing import ShareRequest, is_typed, may_share
+from mnemic.memory.text.sharing import ShareRequest, is_typed, obstacle_to_sharing
 from mnemic.state.identity import Scope, split_scope_key
 from mnemic.state.records import Memory, Message
 
@@ -83,7 +83,7 @@ def _permitted(claim: Claim, scope: Scope, proofs: Sequence[Proof], personal: Se
         messages.append(proof.message)
         authors.add(proof.author)
         evidence.append(Evidence(proof.message, proof.said, memory.scope_key))
-    if not may_share(draft, messages, authors, personal):
+    if obstacle_to_sharing(draft, messages, authors, personal):
         return []
     return evidence
 

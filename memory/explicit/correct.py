@@ -104,7 +104,7 @@ def _require_correctable(resources: Resources, identity: Identity, memory: Memor
     if memory.state == "absorbed":
         raise NotCorrectedError(refusals.ABSORBED)
     if memory.state != "active":
-        raise NotCorrectedError(refusals.CLOSED_TO_CORRECT)
+        raise NotCorrectedError(refusals.closed(memory.state, memory.superseded_by, "correct"))
     # a role that reads procedures may write them
     if memory.kind != "procedure" and memory.category not in resources.categories.writable(identity.role):
         raise CategoryRefusedError(refusals.category_of_memory(memory.category))

@@ -19,7 +19,14 @@ from mnemic.memory.text.sharing import ShareRequest, is_typed
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
-from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest, SimilarFact
+from mnemic.state.formation import (
+    ExplicitScope,
+    NotShared,
+    ProcedureRequest,
+    Remembered,
+    RememberRequest,
+    SimilarFact,
+)
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS, INDEXED_KINDS, Kind
 from mnemic.state.records import Message, NewMemory
@@ -60,6 +67,7 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
     """
     allowlist = resources.categories.of_role(identity.role)
     _require_writable(resources, identity, request)
+    _require_group(identity, request.scope, caller)
     text = single_line(request.content)
     if isinstance(caller, TrustedCaller):
         text = checked_sentence(text, request.kind)
@@ -68,8 +76,10 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
         # a core memory of group or agent is in the prompts of other people, so no conversation may write one
         scope = "user"
     draft = ShareRequest(scope, text, request.category, request.private)
-    new = await _new_memory(resources, identity, draft, request.kind, caller)
-    return await _store(resources, identity, replace(new, importance=request.importance), caller, allowlist.categories)
+    new, obstacle = await _new_memory(resources, identity, draft, request.kind, caller)
+    new = replace(new, importance=request.importance)
+    remembered = await _store(resources, identity, new, caller, allowlist.categories)
+    return replace(remembered, not_shared=obstacle)
 
 
 async def remember_procedure(
@@ -86,17 +96,26 @@ async def remember_procedure(
         EmbeddingError: if a setting of the embedder is wrong; nothing was written.
     """
     allowed = resources.categories.of_role(identity.role).categories
+    _require_group(identity, request.scope, caller)
     draft = ShareRequest(request.scope, checked_procedure(request), _PROCEDURAL, private=False)
-    new = await _new_memory(resources, identity, draft, "procedure", caller)
-    return await _store(resources, identity, replace(new, importance=3), caller, [*allowed, _PROCEDURAL])
+    new, obstacle = await _new_memory(resources, identity, draft, "procedure", caller)
+    remembered = await _store(resources, identity, replace(new, importance=3), caller, [*allowed, _PROCEDURAL])
+    return replace(remembered, not_shared=obstacle)
 
 
 def _require_writable(resources: Resources, identity: Identity, request: RememberRequest) -> None:
     writable = resources.categories.writable(identity.role)
     if request.category not in writable:
-        raise CategoryRefusedError(refusals.not_writable(writable))
+        raise CategoryRefusedError(refusals.not_writable(request.category, writable))
     if request.kind == "core" and not resources.categories.of_role(identity.role).standing:
         raise CategoryRefusedError(refusals.NO_CORE)
+
+
+def _require_group(identity: Identity, scope: ExplicitScope, caller: Caller) -> None:
+    """Refuse a host's request for the scope `group` without one group; a model's memory becomes the user's then."""
+    groups = len(identity.group_ids)
+    if scope == "group" and groups != 1 and isinstance(caller, TrustedCaller):
+        raise InvalidInputError(refusals.no_single_group(groups))
 
 
 async def _store(
@@ -212,8 +231,8 @@ async def _near_facts(
 
 async def _new_memory(
     resources: Resources, identity: Identity, draft: ShareRequest, kind: Kind, caller: Caller
-) -> NewMemory:
-    """Return the memory with the requested scope if the rules of sharing allow it, else with the user's.
+) -> tuple[NewMemory, NotShared | None]:
+    """Return the memory with the requested scope, or with the user's and the reason against the requested one.
 
     Raises:
         InvalidInputError: if it would be of no user, or its text breaks a rule of memory texts.
@@ -227,7 +246,7 @@ async def _new_memory(
     text = place.said or draft.text
     if not place.said and kind != "procedure":
         text = checked_sentence(text, kind)
-    return replace(
+    new = replace(
         new_memory(kind, draft.category, place.scope_key, text, resources.now(identity)),
         said=place.said,
         subject_user_id=owner if scope == "user" else None,
@@ -235,6 +254,7 @@ async def _new_memory(
         tags=place.tags,
         source_session_id=identity.session_id,
     )
+    return new, place.not_shared
 
 
 async def permitted_place(

@@ -15,7 +15,7 @@ from mnemic.state.records import CANDIDATE, Memory
 from mnemic.storage import memories
 from mnemic.storage.transaction import ScopedTransaction
 
-_REASON: Final = "annotate"
+_REASON: Final = "update_values"
 
 
 async def update(resources: Resources, identity: Identity, memory_id: UUID, request: UpdateRequest) -> Memory:
@@ -49,7 +49,7 @@ def _obstacle(memory: Memory, identity: Identity) -> str | None:
     if memory.protected:
         return refusals.PROTECTED
     if memory.state not in RETAINED_STATES:
-        return refusals.CLOSED_TO_UPDATE
+        return refusals.closed(memory.state, memory.superseded_by, "update")
     if is_shared(memory.scope_key) and not identity.teaches_agent:
         return refusals.SHARED_TO_UPDATE
     return None

@@ -35,7 +35,7 @@ from mnemic.memory.runtime.message_parts import (
 )
 from mnemic.memory.text.shape import clean_text, clip_text, is_blank, strip_recalled
 from mnemic.prompts.recall.memory_context import PREAMBLE
-from mnemic.state.checking import field_name, first_problem, validate
+from mnemic.state.checking import field_name, first_problem, nearest, quoted, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import HostId, Identity, display_name
 from mnemic.state.kinds import Role
@@ -67,12 +67,14 @@ _ROLES: Final[dict[str, Role]] = {
     "human": "user",
     "assistant": "assistant",
     "ai": "assistant",
+    "model": "assistant",  # Gemini's
     "tool": "tool",
+    "function": "tool",  # OpenAI's former one
+    "other": "other",
 }
 #: Roles of the host's own instructions, which no person and no model wrote.
 INSTRUCTIONS: Final = frozenset({"system", "developer"})
-#: Every role with a meaning; any other role of a host is stored as `other`.
-KNOWN_ROLES: Final = frozenset({*_ROLES, *INSTRUCTIONS})
+_KNOWN_ROLES: Final = frozenset({*_ROLES, *INSTRUCTIONS})
 _LANGCHAIN_ROLES: Final[dict[type[BaseMessage], str]] = {
     HumanMessage: "user",
     AIMessage: "assistant",
@@ -116,6 +118,16 @@ def _id_text(value: str | int | UUID | None) -> str | None:
     return str(value)
 
 
+def _known_role(value: str) -> str:
+    role = value.lower()
+    if role not in _KNOWN_ROLES:
+        raise ValueError(
+            f"{quoted(value)} is unknown{nearest(role, _KNOWN_ROLES)}; use user, assistant, tool, system or"
+            " developer, or other for anything else"
+        )
+    return role
+
+
 MessageId = (
     Annotated[StrictStr, Field(max_length=_MAX_ID_CHARS)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
@@ -128,7 +140,7 @@ class IncomingMessage(BaseModel):
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
-    role: Annotated[HostId, AfterValidator(str.lower)]
+    role: Annotated[HostId, AfterValidator(_known_role)]
     #: None for a tool call without text.
     content: Annotated[StrictStr | Annotated[list[StrictStr | Part], Strict()] | None, BeforeValidator(_as_list)] = None
     #: Transcript of an answer that a model spoke.
@@ -165,7 +177,7 @@ class IncomingMessage(BaseModel):
     @property
     def stored_role(self) -> Role:
         """Role under which the message is stored."""
-        return _ROLES.get(self.role, "other")
+        return _ROLES.get(self.role, "other")  # instructions, which are not stored
 
     @property
     def words(self) -> str:
@@ -248,7 +260,11 @@ def _langchain_role(item: BaseMessage, extra: Mapping[str, object]) -> object:
     for kind, role in _LANGCHAIN_ROLES.items():
         if isinstance(item, kind):
             return role
-    return getattr(item, "type", "other")
+    # a ChatMessage has a role of its own; the type of another class is no misspelt role, so it is not refused
+    role = getattr(item, "role", getattr(item, "type", None))
+    if isinstance(role, str) and role.lower() in _KNOWN_ROLES:
+        return role
+    return "other"
 
 
 def to_messages(
@@ -372,7 +388,7 @@ def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, 
     for message in reversed(messages):
         fields: HostMessage = message
         if isinstance(message, BaseMessage):  # role and content only: a recall has no use for a name
-            fields = {"role": getattr(message, "type", "other"), "content": getattr(message, "content", None)}
+            fields = {"role": _langchain_role(message, {}), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(fields)
         if incoming.stored_role == "user":
             return message, incoming

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from mnemic.state.checking import field_name
+from mnemic.state.checking import field_name, nearest, quoted
 from mnemic.state.errors import CategoryRefusedError, ConfigurationError
 from mnemic.state.identity import HostId
 
@@ -116,7 +116,8 @@ class Categories(NamedTuple):
         """
         if role not in self.allowlists:
             raise CategoryRefusedError(
-                "this role has no allowlist: add it to the categories file, or name another role"
+                f"role: {quoted(role)} has no allowlist{nearest(role, self.allowlists)}; use one of"
+                f" {', '.join(self.allowlists)}, or add it to MNEMIC_CATEGORIES_FILE"
             )
         return self.allowlists[role]
 
@@ -135,23 +136,14 @@ class Categories(NamedTuple):
         if set(distinct) <= set(allowed):
             return distinct
         may_request = ", ".join(allowed) or "none"
-        refused = ", ".join(self._describe_refused(distinct, allowed))
-        raise CategoryRefusedError(f"not allowed for this role: {refused}; it may ask for {may_request}")
+        refused = self._describe_refused(next(name for name in distinct if name not in allowed), role)
+        raise CategoryRefusedError(f"categories: {refused}; allowed: {may_request}")
 
-    def _describe_refused(self, names: Sequence[str], allowed: Sequence[str]) -> list[str]:
-        """Return the refused names; a name that is no category may be any text, and is not repeated."""
-        refused: list[str] = []
-        has_unknown = False
-        for name in names:
-            if name in allowed:
-                continue
-            if name in self.by_name:
-                refused.append(name)
-            else:
-                has_unknown = True
-        if has_unknown:
-            refused.append("names that are no category")
-        return refused
+    def _describe_refused(self, name: str, role: str) -> str:
+        """Return the reason why a role may not read this category; an unknown name may be any text."""
+        if name in self.by_name:
+            return f"{name!r} is not on the allowlist of the role {role}"
+        return f"{quoted(name)} is no category{nearest(name, self.by_name)}"
 
     def writable(self, role: str) -> tuple[str, ...]:
         """Return the categories that a role may write: those that it reads and formation may choose from.

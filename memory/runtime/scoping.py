@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_proof, shared_wording
-from mnemic.memory.text.sharing import ShareRequest, is_typed, may_share
+from mnemic.memory.text.sharing import ShareRequest, is_typed, obstacle_to_sharing
+from mnemic.state.formation import NotShared
 from mnemic.state.identity import Identity, is_shared, scope_key
 from mnemic.state.records import CANDIDATE, Message, NewMemory
 from mnemic.state.settings import Settings
@@ -18,6 +19,8 @@ class Place(NamedTuple):
     tags: tuple[str, ...] = ()
     #: Typed sentence that the memory rests on, if it is shared.
     said: str | None = None
+    #: Reason why it is not the requested scope key.
+    not_shared: NotShared | None = None
 
 
 @dataclass(frozen=True)
@@ -58,24 +61,35 @@ class ScopeResolver:
             said: typed sentence that the draft rests on, if there is one.
             fallback: scope key of a draft that is not shared.
         """
-        owner, members = self._owner(draft), self.identity.may_speak_for(draft.scope)
-        if owner is None or said is None or not may_share(draft, sources, members, self.personal):
+        if draft.scope not in ("group", "agent"):
             return Place(fallback)
+        obstacle = self._obstacle(draft) or obstacle_to_sharing(
+            draft, sources, self.identity.may_speak_for(draft.scope), self.personal
+        )
+        owner = self._owner(draft)
+        if obstacle or owner is None or said is None:
+            return Place(fallback, not_shared=obstacle or "not_typed")
         if draft.scope == "agent" and not self._teaches:
-            return Place(fallback, (CANDIDATE,))
+            return Place(fallback, (CANDIDATE,), not_shared="not_teacher")
         return Place(scope_key(draft.scope, owner), said=said)
+
+    def _obstacle(self, draft: ShareRequest) -> NotShared | None:
+        """Return the reason why the settings or the identity forbid the requested scope."""
+        if draft.scope == "agent":
+            return "settings" if self.settings.share_with_agent == "off" else None
+        if not self.settings.share_with_group:
+            return "settings"
+        return None if self._group(draft.group) else "no_group"
 
     @property
     def _teaches(self) -> bool:
         return self.identity.teaches_agent or self.settings.share_with_agent == "open"
 
     def _owner(self, draft: ShareRequest) -> str | None:
-        """Return the owner id of the requested scope, or None if the settings forbid that scope."""
-        if draft.scope == "agent" and self.settings.share_with_agent != "off":
+        """Return the owner id of the requested scope; None if it is a group that the identity does not have."""
+        if draft.scope == "agent":
             return self.identity.agent_id
-        if draft.scope == "group" and self.settings.share_with_group:
-            return self._group(draft.group)
-        return None
+        return self._group(draft.group)
 
     def _group(self, number: int) -> str | None:
         """Return the id of a group by its number from 1; an only group needs no number."""

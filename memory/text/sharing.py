@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mnemic.memory.text.details import find_dates
 from mnemic.memory.text.words import pattern
+from mnemic.state.formation import NotShared
 from mnemic.state.identity import Scope
 from mnemic.state.records import Message
 
@@ -66,19 +67,29 @@ class ShareRequest(NamedTuple):
     group: int = 0
 
 
-def may_share(draft: ShareRequest, sources: Sequence[Message], members: Set[str | None], personal: Set[str]) -> bool:
-    """Return whether a memory may have group or agent scope; else it belongs to its user.
+def obstacle_to_sharing(
+    draft: ShareRequest, sources: Sequence[Message], members: Set[str | None], personal: Set[str]
+) -> NotShared | None:
+    """Return the reason why a memory may not have group or agent scope, or None if it may.
 
     It is neither private nor of a personal category, and has no contact data. It rests on messages that members typed,
     none of which looks like a part of a prompt. Other readers see a typed sentence: see `memory.text.proof`.
     """
-    if draft.private or draft.category in personal or has_contact_data(draft.text):
-        return False
+    if draft.private:
+        return "private"
+    if draft.category in personal:
+        return "personal_category"
+    if has_contact_data(draft.text):
+        return "contact_data"
     typed: list[str] = []
     for message in sources:
         if is_typed(message, members):
             typed.append(message.typed_text)
-    return bool(typed) and not any(imitates_prompt(text) for text in [draft.text, *typed])
+    if not typed:
+        return "not_typed"
+    if any(imitates_prompt(text) for text in [draft.text, *typed]):
+        return "prompt"
+    return None
 
 
 def is_typed(message: Message, members: Set[str | None]) -> bool:

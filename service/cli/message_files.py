@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from pydantic import AliasChoices, Field, StrictStr, model_validator
 
-from mnemic.memory.messages.incoming import KNOWN_ROLES, IncomingMessage
+from mnemic.memory.messages.incoming import IncomingMessage
 from mnemic.memory.runtime.message_parts import Part
 from mnemic.state.checking import field_name, nearest
 from mnemic.state.errors import InvalidInputError
@@ -107,8 +107,6 @@ def _read_item(
         if path.suffix == ARRAY_SUFFIX:
             fields = {**fields, "session": path.stem}
         parsed = FileMessage.of(fields)
-        if parsed.role not in KNOWN_ROLES:
-            raise InvalidInputError("role: it must be user, assistant, tool, system or developer")
     except InvalidInputError as error:
         return Malformed(file=str(path), line=number, reason=str(error))
     if parsed.id is None:

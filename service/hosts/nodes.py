@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from mnemic.memory.messages.incoming import require_speaker
@@ -11,12 +12,15 @@ from mnemic.memory.messages.turn import RecallOptions, form_later, observe_turn,
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.service.graphs import Graphs
-from mnemic.state.checking import check_arguments
+from mnemic.state.checking import check_arguments, quoted
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
 from mnemic.state.identity import HostId
 from mnemic.state.query import BudgetTokens
 from mnemic.state.supervisor import MemoryState
+
+#: LangGraph's function that reads a channel, as its `ToolNode` gets it; it drops writes to a channel that is missing.
+_READ: Final = "__pregel_read"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -47,11 +51,13 @@ class HostNodes:
             messages_key: the channel that holds the conversation.
 
         Raises:
-            InvalidInputError: if an argument cannot be used.
+            InvalidInputError: if an argument cannot be used; by the node, if the graph's state lacks the channels of a
+                `MemoryState`.
         """
         options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
 
-        async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
+        async def recall(state: Any, runtime: Runtime[Any], config: RunnableConfig) -> MemoryState:
+            _require_channel(config)
             identity = identity_of(runtime)
             messages = _conversation(state, messages_key)
             # the observe node decides whether a message may name its speaker
@@ -102,5 +108,20 @@ class HostNodes:
 
 def _conversation(state: Mapping[str, Any], key: str) -> Any:
     if key not in state:
-        raise InvalidInputError("the graph's state has no such channel: messages_key names the one with the messages")
+        raise InvalidInputError(
+            f"the graph's state has no channel {quoted(key)}: set messages_key to the one that holds the messages"
+        )
     return state[key]
+
+
+def _require_channel(config: RunnableConfig) -> None:
+    """Refuse a graph without the channel of the memory context, which would lose it without an error."""
+    read = config.get("configurable", {}).get(_READ)
+    try:
+        if read:
+            read("memory_context")
+    except KeyError:
+        raise InvalidInputError(
+            "the graph's state has no channel memory_context, so the recalled context would be lost: let the state "
+            "inherit MemoryState, as in `class Turn(MessagesState, MemoryState)`"
+        ) from None

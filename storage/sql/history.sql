@@ -5,6 +5,11 @@ select h.revision, h.op_id, h.event, h.memory_id, h.scope_key, h.actor, h.reason
        case when is_personal(h.scope_key) or h.actor = %(reader_id)s then h.session_id end as session_id,
        array(select jsonb_array_elements_text(h.meta -> 'submitted_by')) as submitted_by,
        c.before ->> 'content' as before, c.after ->> 'content' as after,
+       case when h.reason = 'update_values' then (
+           select coalesce(jsonb_object_agg(v.key, jsonb_build_array(c.before -> v.key, v.value)), '{}')
+             from jsonb_each(c.after) as v(key, value)
+            where v.key in ('pinned', 'tags', 'importance', 'valid_until') and v.value is distinct from c.before -> v.key)
+           else '{}' end as changes,
        case when h.revision = min(h.revision) over () then array(
            select m.id from relations r join memories m on m.agent_id = r.agent_id and m.id = r.to_id
             where r.agent_id = %(agent_id)s and r.from_id = %(memory_id)s and r.relation_type in ({merge_relations})

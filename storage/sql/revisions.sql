@@ -21,8 +21,8 @@ with reader as (
              from history h left join memories m on m.agent_id = h.agent_id and m.id = h.memory_id
             where h.agent_id = %(agent_id)s and h.scope_key = k.scope_key and h.revision > reader.seen_revision
               and h.event = any(%(events)s)
-              -- A change of flags leaves the text unchanged.
-              and h.reason <> 'annotate'
+              -- A change of values leaves the text unchanged.
+              and h.reason <> 'update_values'
               and (h.session_id is distinct from %(session_id)s or h.reason <> all(%(explicit)s))
               and (%(standing)s or m.kind not in ({context_kinds}))
             order by h.revision limit %(most)s) as c

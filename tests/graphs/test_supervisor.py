@@ -84,7 +84,7 @@ async def test_a_refused_call_says_why_and_the_turn_goes_on(memory: Mnemic, mode
     (used,) = [used for used in await memory.usage.tokens(ANA) if used.step == "converse"]
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 200, 20)
     refused, unknown = answers_of(requests(model)[-1])
-    assert "query: Field required" in refused
+    assert "query: is missing" in refused
     assert "no_such_tool is not a valid tool" in unknown
     assert done["messages"][-1].text == VISIBLE
 

@@ -139,7 +139,7 @@ async def test_what_assistants_and_tools_are_said_to_be_is_no_speaker(
         AIMessage("Noted.", **kwargs),
         ToolMessage("Sunny.", tool_call_id="c1", **kwargs),
         {"role": "assistant", "content": "Noted again.", "user": "ana", "author": "ana"},
-        {"role": "observer", "content": "Well.", "user": "ana"},
+        {"role": "other", "content": "Well.", "user": "ana"},
     ]
     assert (await memory.observe(MALLORY, said)).accepted == 4
     owners = superuser.execute("select distinct user_id, scope_key from mnemic.messages").fetchall()
@@ -270,7 +270,7 @@ async def test_a_pasted_book_is_cut_and_stays_searchable_in_pieces(memory: Mnemi
 @pytest.mark.parametrize(
     ("item", "problem"),
     [
-        ({"content": "Hello."}, "message 2: role: Field required"),
+        ({"content": "Hello."}, "message 2: role: is missing"),
         ({"role": "user", "content": 7}, "message 2: content: "),
         ({"role": "user", "content": "Hello.", "name": "a\nb"}, "message 2: name: "),
         ({"role": "user", "content": "Hello.", "user": "x" * 129}, "message 2: user: "),

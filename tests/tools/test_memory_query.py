@@ -217,12 +217,12 @@ async def test_role_comes_from_the_tool_with_a_list_and_not_from_the_identity(kn
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"categories": ["profile"]}, f"not allowed for this role: profile; it may ask for {PLANNER}"),
-    ({"categories": ["tasks", "Canary"]}, f"names that are no category; it may ask for {PLANNER}"),
+    ({"categories": ["profile"]}, f"allowed: {PLANNER}"),
+    ({"categories": ["tasks", "a Canary"]}, f"no category; allowed: {PLANNER}"),
     ({"query": " \n "}, "query: the question is empty; give some text"),
-    ({"top_k": 10**12}, "top_k: Input should be less than or equal to 100"),
+    ({"top_k": 10**12}, "top_k: must be at most 100"),
     ({"filters": {"Canary' or 1=1": 1}}, "filters: there is no field of this name"),
-    ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: Input should be a valid datetime"),
+    ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: must be a day such as"),
     ({"filters": {"user_id": "Canary\x00"}}, "a value cannot be stored as it is"),
 ]
 

@@ -65,7 +65,9 @@ async def test_non_teacher_stores_a_candidate_unless_the_agent_is_open(memory: M
 async def test_with_several_groups_nobody_has_said_which(memory: Mnemic) -> None:
     both = identity("ana", session="s1", groups=["crew", "pier"])
 
-    assert (await memory.remember(both, DEPLOYS, category="projects", scope="group")).scope_key == "user:ana"
+    said = [HumanMessage(DEPLOYS)]
+    answer = await call(memory, both, "remember", said=said, content=DEPLOYS, category="projects", scope="group")
+    assert answer.artifact["scope_key"] == "user:ana"
 
 
 TALKS: dict[str, list[BaseMessage]] = {

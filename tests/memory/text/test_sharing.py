@@ -11,7 +11,7 @@ from mnemic.memory.text.sharing import (
     has_contact_data,
     imitates_prompt,
     is_pasted,
-    may_share,
+    obstacle_to_sharing,
 )
 from tests.hostile.orders import ORDERS
 from tests.support.worlds import message
@@ -42,7 +42,8 @@ def share(text: str = FACT, **changes: Any) -> bool:
     sources = changes.pop("sources", [message("As I said.")])
     personal = changes.pop("personal", {"profile"})
     plain = {"scope": "group", "category": "projects", "private": False}
-    return may_share(ShareRequest(**{"text": text, **plain, **changes}), sources, {"ana"}, personal)
+    draft = ShareRequest(**{"text": text, **plain, **changes})
+    return obstacle_to_sharing(draft, sources, {"ana"}, personal) is None
 
 
 @pytest.mark.parametrize("text", SHARED)

@@ -102,7 +102,7 @@ def test_an_array_of_messages_is_one_session_named_after_its_file(mnemic: Comman
     document = json.loads(result.stdout)
     assert accepted(document) == {"tuesday": 2}
     assert [found["line"] for found in document["malformed"]] == [5, 6, 7, 8]
-    assert document["malformed"][0]["reason"] == "role: Field required"
+    assert document["malformed"][0]["reason"] == "role: is missing"
     assert "Ilse" in mnemic("query", "piano teacher", *WHO).stdout
 
 

@@ -58,12 +58,13 @@ def test_every_option_narrows_the_request(recall: Any) -> None:
 
 def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
     for options, reason in (
-        (["--role", "planner", "--category", "style"], "not allowed for this role: style"),
+        (["--role", "planner", "--category", "style"], "allowed: goals, tasks"),
         (["--role", " "], "role: an id is printable text"),
-        (["--scope", "everybody"], "scopes: Input should be 'session'"),
+        (["--scope", "everybody"], "scopes: use 'session'"),
         (["--filter", "importance_min"], "--filter is written as NAME=VALUE"),
         (["--filter", "importance_min=9"], "filters.importance_min: "),
-        (["--since", "soon"], "filters.updated_after: "),
+        (["--since", "soon"], "--since is a day such as 2026-"),
+        (["--filter", "updated_before=soon"], "filters.updated_before: must be a day such as 2026-"),
     ):
         result = mnemic("query", "catalogue", *WHO, *options)
         assert (result.exit_code, result.stderr.count("\n"), reason in result.stderr) == (2, 1, True), options
@@ -194,7 +195,7 @@ def test_a_correction_is_told_and_seen_in_the_memorys_history(mnemic: Command, w
     told = json.loads(mnemic("history", world["new"], *WHO, "--json").stdout)
     assert [(event["event"], event["reason"]) for event in told][-1] == ("SUPERSEDE", "correct")
     again = mnemic("correct", world["new"], "Ana works for nobody.", *WHO, "--json")
-    assert (again.exit_code, again.stdout, "no longer in force" in again.stderr) == (2, "", True)
+    assert (again.exit_code, again.stdout, "was replaced by" in again.stderr) == (2, "", True)
     as_json = mnemic("correct", world["hostile"], "Ana wears no badge.", *WHO, "--json").stdout
     assert json.loads(as_json)["old_id"] == str(world["hostile"])
 
