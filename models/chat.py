@@ -125,7 +125,7 @@ class ChatModels:
         for tier in get_args(Tier):
             name = self.settings.model_for(tier)
             if name != OFFLINE and (tier, name) not in self._overrides:
-                _require_package(_setting(tier), name)
+                require_provider(_setting(tier), name)
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
         """Return the model of a tier off the event loop, with usage, endpoint and deadline of this call."""
@@ -231,7 +231,16 @@ def _setting(tier: Tier) -> str:
     return f"MNEMIC_{tier.upper()}_MODEL"
 
 
-def _require_package(setting: str, name: str) -> None:
+def require_provider(setting: str, name: str) -> None:
+    """Raise if the provider of a model is missing in its name, unknown to LangChain, or not installed.
+
+    Raises:
+        ConfigurationError: if it is; the message has this name of the setting.
+    """
+    if name == OFFLINE:
+        return
+    if not all(name.partition(":")):
+        raise ConfigurationError(f"{setting} is written as provider:model, such as openai:gpt-5-mini, or is offline")
     from langchain.chat_models import base
 
     # LangChain's own list, which has no public name; without it a missing package shows at the first request
@@ -239,7 +248,7 @@ def _require_package(setting: str, name: str) -> None:
     provider = name.partition(":")[0].replace("-", "_").lower()
     if providers and provider not in providers:
         raise ConfigurationError(
-            f"{setting} names a provider that LangChain does not have{nearest(provider, providers)}"
+            f"{setting} names a provider that LangChain does not know{nearest(provider, providers)}"
         )
     if not providers:
         return

@@ -22,7 +22,7 @@ from mnemic.service.cli.options import (
     User,
     governing,
     open_memory,
-    to_moment,
+    to_time,
 )
 from mnemic.service.cli.terminal import acting, exit_if_wrong, plain, report, say, show, table, to_the_second, verbatim
 from mnemic.service.governance.administration import Administration
@@ -129,12 +129,12 @@ def _further(problems: Sequence[object]) -> str:
 
 async def log(
     person: GoverningOptions,
-    since: Annotated[str | None, typer.Option(help="Only operations since this time, with its zone.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only operations since this day or time.")] = None,
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the operations on memories, newest first, without contents."""
-    time = None if since is None else to_moment(since)
+    time = None if since is None else to_time("--since", since)
     async with governing(person) as (service, identity):
         operations = await service.history.operations(identity, session_id=person.session, since=time, limit=limit)
     report(operations, table(map(_row, operations), *_TITLES), as_json=as_json, nothing="no operations")

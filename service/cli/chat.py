@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import select
 import signal
 import sys
@@ -24,7 +25,7 @@ from mnemic.models.chat import OFFLINE_LABEL
 from mnemic.prompts.conversation import signature
 from mnemic.service.cli.form import losses
 from mnemic.service.cli.options import Agent, Groups, PersonOptions, User
-from mnemic.service.cli.terminal import command_line, plain, say
+from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, say
 from mnemic.service.cli.waiting import waiting_shown
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import MnemicError
@@ -36,7 +37,15 @@ from mnemic.state.supervisor import Question
 Result = TypeVar("Result")
 Conversation = Annotated[str | None, typer.Option("--session", help="Session to continue. Default: a new one.")]
 
-QUIT: Final = "/quit"
+#: Lines that end the conversation, and lines that explain it; none of them is a message.
+_QUIT: Final = frozenset({"/quit", "/exit", "/q", "quit", "exit"})
+_HELP: Final = frozenset({"/help", "/?"})
+_COMMAND: Final = re.compile("/[a-z?]+")
+_HELP_LINES: Final = (
+    "every line is a message to the agent, except: /quit or exit ends the conversation, /help shows this",
+    "Ctrl-C stops an answer; without one it ends the conversation",
+    "memories are formed after each turn; `mnemic memories` lists them, `mnemic forget` removes one",
+)
 PROMPT: Final = "you> "
 #: Limit that keeps a long line from filling the memory.
 MAX_LINE_BYTES: Final = 1 << 20
@@ -45,9 +54,9 @@ _WORDS: Final[dict[Sign, str]] = {"+created": "+ remembered", "~soft-deleted": "
 
 
 async def chat(agent: Agent, user: User, group: Groups = None, session: Conversation = None) -> None:
-    """Talk with an agent that remembers. End with /quit or the end of input; Ctrl-C stops an answer.
+    """Talk with an agent that remembers. /help lists the commands; Ctrl-C stops an answer.
 
-    Memories are formed after each turn, and their changes are shown.
+    Memories are formed after each turn, and their changes are shown. The exit code is 1 if no message got an answer.
     """
     session_id = session
     if session_id is None:
@@ -59,7 +68,9 @@ async def chat(agent: Agent, user: User, group: Groups = None, session: Conversa
         if session is None:
             again = command_line("chat", agent=agent, user=user, group=identity.group_ids, session=session_id)
             say(f"to continue this conversation later: {again}")
-        await ChatSession(memory, identity).run()
+        chat_session = ChatSession(memory, identity)
+        await chat_session.run()
+    exit_if_wrong(chat_session.has_only_failed, "no message got an answer; the notes above name the reason")
 
 
 class ChatSession:
@@ -75,6 +86,8 @@ class ChatSession:
         #: Handler of Ctrl-C.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
         self._revision: int | None = None
+        #: Number of answers, and of turns that ended with an error.
+        self._answered = self._failed = 0
         self._is_formation_due = asyncio.Event()
         #: Last shown error of a formation.
         self._shown_error: str | None = None
@@ -99,6 +112,11 @@ class ChatSession:
                 await background
             loop.remove_signal_handler(signal.SIGINT)
 
+    @property
+    def has_only_failed(self) -> bool:
+        """Whether there were turns, and each of them ended with an error."""
+        return self._failed > 0 and not self._answered
+
     def _interrupt(self) -> None:
         """Call the present handler of Ctrl-C; it changes while an answer runs."""
         self._on_interrupt()
@@ -108,8 +126,14 @@ class ChatSession:
         thread = await self._graph.aget_state(self._memory.threads.config(self._identity))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
-        while (line := await self._terminal.ask()) is not None and (text := clean_text(line)) != QUIT:
-            if not is_blank(text):
+        while (line := await self._terminal.ask()) is not None:
+            text = clean_text(line)
+            command = text.strip().lower()
+            if command in _QUIT:
+                return
+            if _COMMAND.fullmatch(command):
+                self._terminal.show_notes(_HELP_LINES if command in _HELP else [f"there is no {command}; see /help"])
+            elif not is_blank(text):
                 await self._turn({"messages": [HumanMessage(text)]})
 
     async def _turn(self, turn_input: Any) -> None:
@@ -135,7 +159,7 @@ class ChatSession:
             context=self._identity,
             stream_mode=["messages", "custom", "updates"],
         )
-        with self._shown_errors():
+        with self._shown_errors() as problems:
             async for mode, part in stream:
                 if mode == "updates":
                     interrupts += part.get("__interrupt__", ())
@@ -144,7 +168,10 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-            return interrupts  # after an error the block has no result
+            self._answered += 1
+            return interrupts
+        self._failed += len(problems)
+        return None
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = []

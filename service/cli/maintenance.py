@@ -16,7 +16,7 @@ from mnemic.service.cli.options import (
     PersonOptions,
     Principal,
     open_memory,
-    to_moment,
+    to_time,
 )
 from mnemic.service.cli.terminal import command_line, plain, report, say, table, to_the_second, verbatim
 from mnemic.service.cli.usage import spent_line
@@ -79,7 +79,9 @@ class NewValues:
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Its tags; repeatable.")] = None
     no_tags: Annotated[bool, typer.Option("--no-tags", help="Remove its tags.")] = False
     importance: Annotated[int | None, typer.Option(help="1 trivial to 5 vital.")] = None
-    until: Annotated[str | None, typer.Option(help="End of its validity: a time with its zone.")] = None
+    until: Annotated[
+        str | None, typer.Option(help="End of its validity: a day, which ends it at midnight before, or a time.")
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `Mnemic.update`.
@@ -90,7 +92,7 @@ class NewValues:
         if self.tag and self.no_tags:
             raise InvalidInputError("--tag and --no-tags exclude each other")
         tags = [] if self.no_tags else self.tag or None
-        until = to_moment(self.until) if self.until else None
+        until = None if self.until is None else to_time("--until", self.until)
         return {"pinned": self.pin, "tags": tags, "importance": self.importance, "valid_until": until}
 
 

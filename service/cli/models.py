@@ -12,9 +12,10 @@ from pydantic import SecretStr
 from rich.console import RenderableType
 from rich.text import Text
 
+from mnemic.models.chat import ChatModels, require_provider
 from mnemic.models.trial import Tried, try_models
 from mnemic.service.cli.terminal import exit_if_wrong, plain, say, show, table
-from mnemic.state.errors import InvalidInputError
+from mnemic.state.errors import ConfigurationError, InvalidInputError
 from mnemic.state.files import open_private
 from mnemic.state.settings import Settings
 
@@ -46,7 +47,7 @@ async def init(
         raise InvalidInputError(f"{file} exists: --force updates it, --file selects another")
     if sys.stdin.isatty() and model is None:
         say("Nothing is sent before the check at the end. Return selects the value in brackets.")
-        model = _prompted("model, provider:name or offline", "openai:gpt-5-mini")
+        model = _prompted_model()
         if _is_openai(model):
             base_url = base_url or _prompted("base URL, for your own server", "")
         if api_key is None and _is_openai(model):
@@ -62,10 +63,16 @@ async def init(
         "database_url": database_url,
     }
     chosen: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    trials = [trial async for trial in try_models(Settings(**chosen))]  # wrong settings are refused before the file
+    settings = Settings(**chosen)  # wrong settings are refused before the file
+    ChatModels(settings).require_packages()
+    trials = [trial async for trial in try_models(settings)]
     if method := _working_method(trials):
         chosen["structured_output"] = method
         trials = [trial async for trial in try_models(Settings(**chosen))]
+    answered = [trial.ok for trial in trials if trial.name.startswith(model)]  # none for the offline rules
+    if answered and not any(answered):
+        show(*trial_lines(trials))
+        exit_if_wrong(True, f"{file} is not written, since no request to {model} succeeded: correct the values")
     _write(file, chosen)
     show(*trial_lines(trials), plain(f"{file} is written; commands in this directory read it"))
     exit_if_wrong(not all(trial.ok for trial in trials), "a check is BROKEN: correct the file")
@@ -95,6 +102,18 @@ def trial_lines(trials: Sequence[Tried]) -> Sequence[RenderableType]:
 
 def _is_openai(model: str) -> bool:
     return model.startswith("openai:")
+
+
+def _prompted_model() -> str:
+    """Return the name of a model whose provider is known and installed; prompt again otherwise."""
+    while True:
+        model = _prompted("model, provider:name or offline", "openai:gpt-5-mini")
+        try:
+            require_provider("the model", model)
+        except ConfigurationError as error:
+            say(str(error))
+            continue
+        return model
 
 
 def _prompted(question: str, default: str) -> str:

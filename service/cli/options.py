@@ -1,7 +1,7 @@
 """Options that several commands share, and the identity and the service that they select."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -14,6 +14,7 @@ from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.identity import SUPERVISOR, Identity
 from mnemic.state.settings import Settings
+from mnemic.state.times import local_time, to_zone
 
 Agent = Annotated[str, typer.Option("--agent", help="Agent that owns the memory.")]
 User = Annotated[str, typer.Option("--user", help="Person that the agent talks with.")]
@@ -32,6 +33,8 @@ Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without a confirmation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
+#: Times that an option takes.
+_TIMES: Final = "a day such as 2026-03-02, or a time such as 2026-03-02T09:14:00Z"
 #: Default name of an administrator.
 ADMINISTRATOR: Final = "administrator"
 
@@ -111,9 +114,28 @@ async def governing(
         yield administration, Identity(agent_id=options.agent)
 
 
-def to_moment(text: str) -> Any:
-    """Return a revision or a time, or another text as it is: the function that gets it refuses it."""
-    for read in (int, datetime.fromisoformat):
-        with suppress(ValueError):
-            return read(text)
-    return text
+def to_time(option: str, text: str) -> datetime:
+    """Return a day, which begins at midnight, or a time; without an offset it is local in the settings' time zone.
+
+    Raises:
+        InvalidInputError: if the text is neither.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{option} is {_TIMES}") from None
+    return local_time(time, to_zone(Settings().timezone))
+
+
+def to_moment(option: str, text: str) -> int | datetime:
+    """Return a revision of the history, or a time as `to_time`.
+
+    Raises:
+        InvalidInputError: if the text is neither.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        return to_time(option, text)
+    except InvalidInputError:
+        raise InvalidInputError(f"{option} is a revision of the history such as 42, {_TIMES}") from None

@@ -1,5 +1,6 @@
 """The commands `query`, `recall`, `memories`, `history`, `messages` and `threads`."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,7 +12,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.service.cli.options import Agent, AsJson, PersonOptions, Session, User, open_memory
+from mnemic.service.cli.options import Agent, AsJson, PersonOptions, Session, User, open_memory, to_time
 from mnemic.service.cli.terminal import (
     acting,
     command_line,
@@ -54,8 +55,8 @@ class SearchOptions:
         list[str] | None,
         typer.Option("--filter", metavar="NAME=VALUE", help="Filter such as importance_min=3; repeatable."),
     ] = None
-    since: Annotated[str | None, typer.Option(help="Only memories and messages since this time.")] = None
-    before: Annotated[str | None, typer.Option(help="Only memories and messages before this time.")] = None
+    since: Annotated[str | None, typer.Option(help="Only memories and messages since this day or time.")] = None
+    before: Annotated[str | None, typer.Option(help="Only memories and messages before this day or time.")] = None
     search_type: Annotated[str, typer.Option(help="hybrid, semantic or text.")] = "hybrid"
     top_k: Annotated[int, typer.Option(help="Maximum number of results.")] = METHOD_TOP_K
     threshold: Annotated[float | None, typer.Option(help="Minimum cosine similarity of a result.")] = None
@@ -74,7 +75,11 @@ class SearchOptions:
         }
 
     def _filters(self) -> dict[str, Any]:
-        filters: dict[str, Any] = {"updated_after": self.since, "updated_before": self.before}
+        filters: dict[str, Any] = {}
+        if self.since is not None:
+            filters["updated_after"] = to_time("--since", self.since)
+        if self.before is not None:
+            filters["updated_before"] = to_time("--before", self.before)
         for condition in self.condition or ():
             name, equals, value = condition.partition("=")
             if not equals:
@@ -100,7 +105,8 @@ async def query(
 def _list(results: Sequence[SearchResult], *, explain: bool) -> Sequence[RenderableType]:
     rows: list[tuple[object, ...]] = []
     for result in results:
-        rows.append((day(result.dated), f"{result.score:.2f}", result.kind, result.category, _text(result)))
+        text = [plain(_text(result)), plain(result.id, "dim")]
+        rows.append((day(result.dated), f"{result.score:.2f}", result.kind, result.category, text))
         for replaced in result.supersedes:
             rows.append(("", "", "", "", plain(f"replaces {replaced}", style="dim")))
         if explain:
@@ -213,7 +219,7 @@ async def history(
     for event in events:
         lines.extend(_describe(event))
     report(events, lines, as_json=as_json)
-    exit_if_wrong(not events, "this person can see no memory with this id")
+    exit_if_wrong(not events, f"no memory of this person has the id {memory_id}; `mnemic memories --all` lists them")
 
 
 def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
@@ -233,9 +239,17 @@ def _describe(event: HistoryEvent) -> Iterator[RenderableType]:
 def _change(event: HistoryEvent) -> Text:
     if not event.before and not event.after:
         return plain(_ERASED, "dim")
-    if event.before == event.after:  # the memory was closed or opened
-        return plain("the content did not change", "dim")
+    if event.before == event.after:
+        return plain(_changed_values(event) or "the content stays", "dim")
     return Text(" → ").join(plain(text) for text in (event.before, event.after) if text is not None)
+
+
+def _changed_values(event: HistoryEvent) -> str:
+    """Return the values that an update changed, such as `pinned: false → true`."""
+    changes: list[str] = []
+    for name, (before, after) in event.changes.items():
+        changes.append(f"{name}: {json.dumps(before)} → {json.dumps(after)}")
+    return ", ".join(changes)
 
 
 async def messages(

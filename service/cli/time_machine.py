@@ -9,7 +9,16 @@ from uuid import UUID
 import typer
 from rich.console import RenderableType
 
-from mnemic.service.cli.options import ActingOptions, AsJson, GoverningOptions, Groups, Yes, governing, to_moment
+from mnemic.service.cli.options import (
+    ActingOptions,
+    AsJson,
+    GoverningOptions,
+    Groups,
+    Yes,
+    governing,
+    to_moment,
+    to_time,
+)
 from mnemic.service.cli.recall import Closed, list_memories
 from mnemic.service.cli.terminal import command_line, exit_if_wrong, plain, report, say, show, table, verbatim, withheld
 from mnemic.service.memory import Mnemic
@@ -18,7 +27,9 @@ from mnemic.state.governance import Rollback, RollbackOptions
 from mnemic.state.identity import Identity
 
 Key = Annotated[str, typer.Argument(metavar="SCOPE_KEY", help="Scope key such as user:ana or agent:guide.")]
-At = Annotated[str, typer.Option("--at", metavar="TIME", help="Revision of the history, or time with its zone.")]
+At = Annotated[
+    str, typer.Option("--at", metavar="TIME", help="Revision of the history, day (from its midnight on), or time.")
+]
 SkipErased = Annotated[bool, typer.Option("--skip-erased", help="Skip memories with erased contents.")]
 Cascade = Annotated[bool, typer.Option("--cascade", help="Undo later operations on the same memories too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")]
@@ -33,9 +44,7 @@ _TARGETS = "name operations (`mnemic audit log`), a --refinement, a --run, or a 
 class Target:
     """Options that select the operations to undo."""
 
-    since: Annotated[
-        str | None, typer.Option(help="Everything since this time in the session; a time with its zone.")
-    ] = None
+    since: Annotated[str | None, typer.Option(help="Everything since this day or time in the session.")] = None
     refinement: Annotated[
         UUID | None, typer.Option(help="Everything in this refinement; `mnemic refinements` lists them.")
     ] = None
@@ -88,7 +97,7 @@ async def undo(
         elif target.run:
             roll_back = partial(service.history.undo_run, identity, target.run)
         elif session is not None and since:
-            roll_back = partial(service.history.undo_session, identity, session, to_moment(since))
+            roll_back = partial(service.history.undo_session, identity, session, to_time("--since", since))
         else:
             roll_back = partial(service.history.undo, identity, *(ops or ()))
         roll_back = partial(roll_back, cascade=flags.cascade, skip_erased=flags.skip_erased)
@@ -121,7 +130,7 @@ async def restore(scope_key: Key, at: At, acting: ActingOptions, flags: Confirma
     options = RollbackOptions(skip_erased=flags.skip_erased, dry_run=flags.dry_run)
     again = {"agent": acting.agent, "user": acting.user, "actor": acting.actor, "session": acting.session}
     async with governing(acting, blind=_ALONE) as (service, identity):
-        restore_then = partial(service.history.restore, identity, scope_key, to_moment(at))
+        restore_then = partial(service.history.restore, identity, scope_key, to_moment("--at", at))
         await _carry_out(partial(restore_then, skip_erased=flags.skip_erased), options, again, flags)
 
 
@@ -208,7 +217,7 @@ async def as_of(
 ) -> None:
     """Show the memories of a scope key at a time: with contents for the person, else ids and states."""
     async with governing(person, group, blind=_ALONE) as (service, identity):
-        listed: list[Any] = await service.history.as_of(identity, scope_key, to_moment(at), with_closed=closed)
+        listed: list[Any] = await service.history.as_of(identity, scope_key, to_moment("--at", at), with_closed=closed)
     lines: Iterable[RenderableType] = table([_blind_row(memory) for memory in listed], *_BLIND)
     if person.user:
         lines = list_memories(listed)

@@ -1,4 +1,4 @@
-"""The commands `correct`, `embed`, `reembed`, `erase`, `purge`, `protect`, `unprotect`, `refine`, `refinements`."""
+"""The commands that change memories, such as `correct`, `forget`, `erase` and `refine`, and those for vectors."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from mnemic.prompts.explicit.tools import correct_answer
+from mnemic.prompts.explicit.tools import correct_answer, forget_answer
 from mnemic.service.cli.options import (
     ADMINISTRATOR,
     Agent,
@@ -41,7 +41,7 @@ from mnemic.service.governance.administration import Administration
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import InvalidInputError, UnknownMemoryError
 from mnemic.state.governance import Erasure
-from mnemic.state.identity import Identity, split_scope_key
+from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.model_settings import OFFLINE
 from mnemic.state.refinement import Refinement
 from mnemic.state.results import RefinementResult
@@ -64,6 +64,17 @@ async def correct(
     async with open_memory() as memory:
         done = await memory.correct(person.owner(), memory_id, content)
     report(done, [plain(correct_answer(done))], as_json=as_json)
+
+
+async def forget(
+    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    person: PersonOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a memory of a person; `mnemic undo` reverses it."""
+    async with open_memory() as memory:
+        done = await memory.forget(person.owner(), memory_id)
+    report(done, [plain(forget_answer(memory_id, done.changed))], as_json=as_json)
 
 
 async def embed(person: PersonOptions, as_json: AsJson = False) -> None:
@@ -227,12 +238,19 @@ async def refine(
     key: Annotated[
         str | None, typer.Argument(metavar="SCOPE_KEY", help="Scope key such as user:ana. Default: that of the agent.")
     ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Person whose context memory to refine; short for user:PERSON.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Refine also below the budget.")] = False,
     dry_run: DryRun = False,
     actor: Principal = ADMINISTRATOR,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent compress the context memory of a scope key above its budget, or continue an interrupted run."""
+    if key is not None and user is not None:
+        raise InvalidInputError("SCOPE_KEY and --user exclude each other: --user ana is short for user:ana")
+    if user is not None:
+        key = scope_key("user", user)
     identity = _identity_of(agent, key, actor)
     async with open_memory() as memory:
         async with waiting_shown(memory, say):
@@ -312,4 +330,4 @@ def _figure(number: int | None) -> str:
 
 
 #: Commands of this module, in the order of `mnemic --help`.
-COMMANDS = (correct, embed, reembed, refine, refinements, protect, unprotect, erase, purge)
+COMMANDS = (correct, forget, embed, reembed, refine, refinements, protect, unprotect, erase, purge)

@@ -111,6 +111,14 @@ def test_what_is_piped_cannot_steer_a_terminal_or_break_the_talk(mnemic: Command
     assert len(result.stdout) < 100_000
 
 
+@pytest.mark.parametrize("end", ["/quit", "/exit", "exit", "Quit"])
+def test_commands_are_no_messages(mnemic: Command, superuser: psycopg.Connection, end: str) -> None:
+    lines = ["/help", "/clear", "/etc/hosts is a file.", end, "My name is Eve."]
+    told = mnemic("chat", *WHO, typed="\n".join(lines))
+    assert [part for part in ("/quit", "Ctrl-C", "there is no /clear") if part not in told.stderr] == []
+    assert [text for role, text in observed(superuser) if role == "user"] == ["/etc/hosts is a file."]
+
+
 @pytest.mark.thorough
 def test_failing_model_is_reported_and_the_conversation_is_remembered_once(
     mnemic: Command, online: dict[str, str], model: LoopbackModel, superuser: psycopg.Connection
@@ -118,11 +126,12 @@ def test_failing_model_is_reported_and_the_conversation_is_remembered_once(
     model.answer(FACTS, 400, facts(fact(PREFERS_TEA)))
     says(model, 400, "Here I am.")
     first = mnemic("chat", *WHO, "--session", "monday", typed=TEA)
-    assert first.exit_code == 0
+    assert (first.exit_code, "no message got an answer" in first.stderr) == (1, True)
     assert "answers: openai:gpt-agent" in first.stderr
     assert "openai:gpt-agent refused this request" in " ".join(first.stderr.split())
     assert "openai:gpt-fast refused this request" in " ".join(first.stderr.split())
     second = mnemic("chat", *WHO, "--session", "monday", typed="Hello?")
+    assert second.exit_code == 0
     assert second.stdout == "Here I am.\n"
     assert observed(superuser) == [("user", TEA), ("user", "Hello?"), ("assistant", "Here I am.")]
     assert living(superuser) == [PREFERS_TEA]

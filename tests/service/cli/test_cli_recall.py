@@ -87,6 +87,28 @@ def test_explain_says_how_each_score_came_about_and_what_came_along(mnemic: Comm
     assert command.grounds(replace(found, related_to=TONE.id)) == f"added, since it is related to {TONE.id}"
 
 
+def test_each_result_has_the_id_that_other_commands_take(mnemic: Command, recall: Any) -> None:
+    assert str(TASK.id) in mnemic("query", "catalogue", *WHO).stdout
+    assert mnemic("forget", TASK.id, *WHO).stdout.startswith(str(TASK.id))
+    assert str(TASK.id) not in mnemic("query", "catalogue", *WHO).stdout
+    again = mnemic("forget", TASK.id, *WHO, "--json")
+    assert json.loads(again.stdout) == {"id": str(TASK.id), "changed": False}
+
+
+def test_the_history_of_an_update_shows_the_values(mnemic: Command, recall: Any) -> None:
+    assert mnemic("update", TASK.id, *WHO, "--pin", "--until", "2030-01-01").exit_code == 0
+    shown = mnemic("history", TASK.id, *WHO).stdout
+    assert "pinned: false → true" in shown
+    assert "2030-01-01T00:00:00" in shown
+    assert "(update_values)" in shown
+
+
+def test_an_unknown_id_is_named(mnemic: Command, recall: Any) -> None:
+    unknown = "6d0f2b1e-6c0e-5b5e-9f0a-5f1b6f6d7a11"
+    told = mnemic("history", unknown, *WHO)
+    assert (told.exit_code, unknown in told.stderr) == (1, True)
+
+
 # -- what is stored
 
 HOSTILE = "Ana's [bold]badge[/bold] says \x1b]0;owned\x07\x1b[31mred\x9b2J \u202egnp.exe"
@@ -129,7 +151,7 @@ def test_another_person_finds_nothing(mnemic: Command, world: dict[str, UUID]) -
     assert json.loads(mnemic("memories", *stranger, "--all", "--json").stdout) == []
     result, as_json = mnemic("history", world["new"], *stranger), mnemic("history", world["new"], *stranger, "--json")
     assert (result.exit_code, as_json.exit_code, json.loads(as_json.stdout)) == (1, 1, [])
-    assert "no memory with this id" in result.stderr
+    assert str(world["new"]) in result.stderr
 
 
 def test_a_person_sees_what_no_agents_allowlist_shows_by_default(mnemic: Command, recall: Any) -> None:

@@ -77,9 +77,22 @@ def test_a_way_of_structured_output_that_works_is_found_and_written(
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(mnemic: Command, bare: Path) -> None:
-    for words in (("--model", "gpt"), ("--model", "openai:m", "--base-url", "localhost:1"), ()):
+    for words, part in (
+        (("--model", "gpt"), "provider:model"),
+        (("--model", "opnai:m"), "the nearest is openai"),
+        (("--model", "mistralai:m"), "pip install langchain-mistralai"),
+        (("--model", "openai:m", "--base-url", "localhost:1"), "http://"),
+        ((), "--model"),
+    ):
         result = mnemic("init", *words)
-        assert (result.exit_code, result.stdout) == (2, "")
+        assert (result.exit_code, result.stdout, part in result.stderr) == (2, "", True), words
+    assert list(bare.iterdir()) == []
+
+
+def test_nothing_is_written_if_no_request_succeeds(mnemic: Command, model: LoopbackModel, bare: Path) -> None:
+    model.answer(lambda _: True, 401)
+    result = mnemic("init", "--model", "openai:m", "--base-url", model.base_url)
+    assert (result.exit_code, "is not written" in result.stderr, "MNEMIC_API_KEY" in result.stdout) == (1, True, True)
     assert list(bare.iterdir()) == []
 
 
@@ -104,6 +117,10 @@ def test_at_a_terminal_it_asks_and_the_next_command_reads_the_file(
 ) -> None:
     healthy(model)
     with Terminal("init", env=env) as terminal:
+        terminal.until("model")
+        terminal.until(": ")
+        terminal.type("gpt-5")  # it is prompted for again
+        terminal.until("provider:model")
         for question, answer in (
             ("model", "openai:m"),
             ("base URL", model.base_url),

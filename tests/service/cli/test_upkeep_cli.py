@@ -258,6 +258,8 @@ def test_a_dry_run_tells_what_there_is_and_writes_nothing(
         assert (result.exit_code, result.stderr) == (0, "")
         assert re.match("not due: 24 tokens in 3 memories.*--force", result.stdout)
     assert mnemic("refine", *BLIND, "--force").stdout == "not due: 0 tokens in 0 memories\n"
+    hers = json.loads(mnemic("refine", *BLIND, "--user", "ana", "--json").stdout)
+    assert (hers["scope_key"], mnemic("refine", "user:ana", *BLIND, "--user", "ana").exit_code) == ("user:ana", 2)
     for size in ("BUDGET", "TARGET"):
         monkeypatch.setenv(f"MNEMIC_REFINEMENT_{size}_TOKENS", "10")
     planned = mnemic(*REFINE, "--dry-run").stdout
