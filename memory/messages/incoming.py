@@ -261,9 +261,9 @@ def _langchain_role(item: BaseMessage, extra: Mapping[str, object]) -> object:
         if isinstance(item, kind):
             return role
     # a ChatMessage has a role of its own; the type of another class is no misspelt role, so it is not refused
-    role = getattr(item, "role", getattr(item, "type", None))
-    if isinstance(role, str) and role.lower() in _KNOWN_ROLES:
-        return role
+    own_role = getattr(item, "role", getattr(item, "type", None))
+    if isinstance(own_role, str) and own_role.lower() in _KNOWN_ROLES:
+        return own_role
     return "other"
 
 

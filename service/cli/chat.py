@@ -70,7 +70,7 @@ async def chat(agent: Agent, user: User, group: Groups = None, session: Conversa
             say(f"to continue this conversation later: {again}")
         chat_session = ChatSession(memory, identity)
         await chat_session.run()
-    exit_if_wrong(chat_session.has_only_failed, "no message got an answer; the notes above name the reason")
+    exit_if_wrong(chat_session.has_no_answer, "no message got an answer; the notes above name the reason")
 
 
 class ChatSession:
@@ -86,8 +86,8 @@ class ChatSession:
         #: Handler of Ctrl-C.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
         self._revision: int | None = None
-        #: Number of answers, and of turns that ended with an error.
-        self._answered = self._failed = 0
+        #: Number of turns, and of answers.
+        self._turns = self._answers = 0
         self._is_formation_due = asyncio.Event()
         #: Last shown error of a formation.
         self._shown_error: str | None = None
@@ -113,9 +113,9 @@ class ChatSession:
             loop.remove_signal_handler(signal.SIGINT)
 
     @property
-    def has_only_failed(self) -> bool:
-        """Whether there were turns, and each of them ended with an error."""
-        return self._failed > 0 and not self._answered
+    def has_no_answer(self) -> bool:
+        """Whether there were turns, and each of them ended with an error or was stopped."""
+        return self._turns > 0 and not self._answers
 
     def _interrupt(self) -> None:
         """Call the present handler of Ctrl-C; it changes while an answer runs."""
@@ -138,6 +138,7 @@ class ChatSession:
 
     async def _turn(self, turn_input: Any) -> None:
         """Answer one turn with its questions, then form its messages."""
+        self._turns += 1
         while interrupts := await self._interruptible(self._answer(turn_input)):
             turn_input = await self._ask_consent(interrupts)
         if interrupts is None:
@@ -159,7 +160,7 @@ class ChatSession:
             context=self._identity,
             stream_mode=["messages", "custom", "updates"],
         )
-        with self._shown_errors() as problems:
+        with self._shown_errors():
             async for mode, part in stream:
                 if mode == "updates":
                     interrupts += part.get("__interrupt__", ())
@@ -168,10 +169,8 @@ class ChatSession:
                         self._terminal.show_notes([f"· {', '.join(tools)}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
-            self._answered += 1
-            return interrupts
-        self._failed += len(problems)
-        return None
+            self._answers += 1
+            return interrupts  # after an error the block has no result
 
     async def _ask_consent(self, interrupts: Sequence[Interrupt]) -> Command[Any]:
         questions: list[Question] = []
