@@ -6,7 +6,7 @@ Every call in it can be executed or refused, and sent back to the model.
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import islice
 from operator import add
@@ -75,7 +75,11 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
 
 
 async def run_answer(
-    messages: Sequence[BaseMessage], tools: Sequence["BaseTool"], models: ChatModels, subagent: str | None = None
+    messages: Sequence[BaseMessage],
+    tools: Sequence["BaseTool"],
+    models: ChatModels,
+    subagent: str | None = None,
+    for_rules: Mapping[str, str | None] | None = None,
 ) -> StepResult[AIMessage]:
     """Return the agent's next message in a conversation, from its model or from the offline rules.
 
@@ -89,6 +93,7 @@ async def run_answer(
         models: the agent's own.
         subagent: the subagent that the answer belongs to, for the usage record; its tokens are not streamed to the
             host. None for the agent itself.
+        for_rules: the `user` and the reason for a search, `searched`, which the offline rules cannot see in a request.
 
     Raises:
         ModelError: if no answer arrived; the message names the kind of failure.
@@ -97,7 +102,7 @@ async def run_answer(
     """
     call = await models.for_call("agent", subagent or "converse", shown=subagent is None)
     if call.model is None:
-        rules = (await offline("chat", "OfflineChat"))().bind_tools(tools)
+        rules = (await offline("chat", "OfflineChat"))(**for_rules or {}).bind_tools(tools)
         if subagent:
             rules = rules.model_copy(update=dict(HIDDEN))
         return StepResult(await rules.ainvoke(list(messages)), call.spent)

@@ -19,7 +19,7 @@ from mnemic.models.tool_calls import run_answer
 from mnemic.prompts.messages.supervise import DECLINED, system_prompt
 from mnemic.prompts.recall.request import with_memory
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.identity import Identity
+from mnemic.state.identity import Identity, display_name
 from mnemic.state.supervisor import Question, SupervisorState
 
 #: Maximum number of answers with tool calls in one turn; the next answer has no tools, so that every turn ends.
@@ -62,7 +62,8 @@ async def answer(
     conversation = transcript(system_prompt(settings.persona), messages, state.get("tool_answers", {}))
     request = with_memory(conversation, state["memory_context"])
     offered = tools if _count_calling(messages) < MAX_CALLING else ()
-    running = run_answer(request, offered, resources.models.with_settings(settings))
+    for_rules = {"user": display_name(identity.user_id or "user"), "searched": state.get("memory_searched")}
+    running = run_answer(request, offered, resources.models.with_settings(settings), for_rules=for_rules)
     message = (await track_usage(resources, identity, running)).output
     memory: SupervisorState = {
         "memory_context": state["memory_context"],

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
 from mnemic.memory.text.details import DATE_WORDS, content_tokens
+from mnemic.memory.text.questions import is_question
 from mnemic.memory.text.word_lists import FUNCTION_WORDS
 from mnemic.memory.text.words import QUOTED, sentences, word_set
 from mnemic.memory.text.writing import check_text
@@ -63,6 +65,8 @@ class Rule(NamedTuple):
     """One row of the table: patterns of a statement about oneself, and the sentence to store."""
 
     attribute: str
+    #: Words that a question may have for the attribute.
+    words: frozenset[str]
     #: Whether a person has one value of it at a time.
     is_single: bool
     #: Whether it ends a value.
@@ -75,8 +79,8 @@ class Rule(NamedTuple):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
-    """Return the rows of the table, in order."""
+def _table() -> tuple[Mapping[str, str], tuple[Rule, ...]]:
+    """Return the slots and the rows of the table, in order."""
     slots: dict[str, str] = {}
     rows: list[Rule] = []
     text = resources.files(__package__).joinpath("attributes.txt").read_text("utf-8")
@@ -87,11 +91,53 @@ def rules() -> tuple[Rule, ...]:
             slots[slot[1]] = re.sub(r"\b[CW]\b", lambda word: _WORDS[word[0]], shape)
         else:
             rows.append(_rule(head, rest, slots))
-    return tuple(rows)
+    return slots, tuple(rows)
+
+
+def rules() -> tuple[Rule, ...]:
+    """Return the rows of the table, in order."""
+    return _table()[1]
+
+
+@cache
+def _order(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?is)\s*(?:{_table()[0][name]})[,:]?\s+(.+)")
+
+
+def order_rest(name: str, request: str) -> str:
+    """Return the object of an order to `keep`, `forget` or `ask` something; empty if the message is no such order."""
+    match = _order(name).fullmatch(request.replace("’", "'"))
+    return match[1] if match and not is_question(request) else ""
+
+
+def says_plainly(text: str) -> bool:
+    """Return whether a message has a statement or a lasting instruction that the rules store."""
+    return bool(spoken([Line(1, "Someone", "user", datetime.now(UTC), text)]))
+
+
+def asked_sentences(words: frozenset[str]) -> list[str]:
+    """Return the sentences, without their values, that state an attribute with one of these words in its name."""
+    found = [rule.sentence for rule in rules() if words & rule.words]
+    return [re.sub(r"<\w+>", "", sentence) for sentence in found]
+
+
+def asked_words(text: str, asked: frozenset[str]) -> frozenset[str]:
+    """Return the words of a text, with those of the attributes that it states and a question has."""
+    words = content_tokens(text)
+    statement = stored(text)
+    if statement and not content_tokens(statement.topic) <= asked:
+        # what is said of a sister does not answer a question about a brother
+        return statement.rule.words - {"name"} | content_tokens(statement.value)
+    for rule in rules():
+        verb = content_tokens(re.sub(r"<\w+>", "", rule.sentence))
+        if rule == (statement and statement.rule) or (verb and verb <= words and not rule.is_end):
+            words |= rule.words
+    return words
 
 
 def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
-    attribute, count, kind, sentence = map(str.strip, head.split("|"))
+    names, count, kind, sentence = map(str.strip, head.split("|"))
+    attribute = names.partition(",")[0]
     category, importance = kind.split()
     is_single, is_end = count.endswith("one"), count.startswith("end")
     after_verb, at_end = _AFTER_VERB[0], _AT_END[0]
@@ -102,7 +148,17 @@ def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
         shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: f"{start[0]}(?:(?:{after_verb}) )?", clause)
         patterns.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
     stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(re.escape(sentence[len("<who>") :]), slots))
-    return Rule(attribute, is_single, is_end, category, int(importance), sentence, stored, tuple(patterns))
+    return Rule(
+        attribute,
+        content_tokens(names),
+        is_single,
+        is_end,
+        category,
+        int(importance),
+        sentence,
+        stored,
+        tuple(patterns),
+    )
 
 
 def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
@@ -226,7 +282,8 @@ def _sentences(line: Line) -> Iterator[str]:
 
 def _clauses(sentence: str, line: Line) -> list[Statement]:
     """Return the statements of a sentence, or an empty list if one of its clauses matches no row."""
-    text = _REASON.sub("", _OPENER.sub("", sentence.rstrip(" .!"), count=1), count=1)
+    opened = _OPENER.sub("", sentence.rstrip(" .!"), count=1)
+    text = _REASON.sub("", order_rest("keep", opened) or opened, count=1)
     if len(text) > _MAX_CHARS:
         return []
     for joint in _JOINTS:

@@ -166,7 +166,7 @@ class ChatSession:
                     interrupts += part.get("__interrupt__", ())
                 elif mode == "custom":
                     if tools := part.get("tools"):  # other steps need no note
-                        self._terminal.show_notes([f"· {', '.join(tools)}"])
+                        self._terminal.show_notes([f"· {', '.join(dict.fromkeys(tools))}"])
                 elif isinstance(part[0], AIMessage):
                     self._terminal.show_piece(part[0].text)
             self._answers += 1

@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 
 from mnemic.memory.text.writing import check_text
 from mnemic.models.offline import steps as offline
-from mnemic.models.offline.chat import OfflineChat
+from mnemic.models.offline.chat import NOTICE, OfflineChat
 from mnemic.prompts.conversation import Line, People
 from mnemic.prompts.explicit.tools import query_answer
 from mnemic.prompts.formation.extraction import ExtractionInput, FactDraft, ReflectionDraft
@@ -235,11 +235,12 @@ def test_a_hundred_thousand_characters_are_read(text: str) -> None:
     assert len(drafts_of(lines_of(text))) <= 1
 
 
-# -- the chat model says what the memory holds, forgets what it is told to, and invents nothing
+# -- the chat model quotes what the memory holds, forgets what it is told to, and invents nothing
 
 TEA = {"id": "7d2c2f3e-6a51-4a4c-9f3c-1f8a1d7f7a10", "category": "preferences", "text": "Ana prefers tea to coffee."}
 MESSAGE = {"id": "1", "category": "message", "text": '[message] [2 March 2026] Ana said: "Coffee and tea &amp; milk."'}
 ASKED = {"id": "2", "category": "message", "text": '[message] [2 March 2026] Ana said: "Which tea do I drink?"'}
+OTHERS = {"id": "3", "category": "message", "text": '[message] [2 March 2026] Bo said: "I drink coffee and tea."'}
 
 
 @tool
@@ -254,8 +255,14 @@ def forget(id: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-def answer(*messages: BaseMessage, tools: Any = (memory_query, forget)) -> AIMessage:
-    message = OfflineChat().bind_tools(tools).invoke([*messages])
+@tool
+def remember(content: str) -> str:
+    """Keeps."""
+    raise AssertionError("the tools are shown to the model, and not called")
+
+
+def answer(*messages: BaseMessage, tools: Any = (memory_query, forget, remember)) -> AIMessage:
+    message = OfflineChat(user="Ana").bind_tools(tools).invoke([*messages])
     assert isinstance(message, AIMessage)
     return message
 
@@ -276,41 +283,47 @@ def found(request: str, *rows: dict[str, str]) -> AIMessage:
 
 
 @pytest.mark.parametrize("text", ["I prefer tea to coffee.", "Good news today.", "", "\x00"])
-def test_what_is_no_question_is_heard_and_nothing_else(text: str) -> None:
+def test_what_is_no_question_calls_no_tool(text: str) -> None:
     message = answer(HumanMessage(text))
-    assert (message.text, message.tool_calls) == ("I see.", [])
+    assert (NOTICE in message.text, message.tool_calls) == (True, [])
 
 
 def test_a_question_is_put_to_the_memory_where_there_is_one() -> None:
     question = HumanMessage("What do I drink, tea or coffee?")
-    assert calls(answer(question)) == [("memory_query", {"query": question.text, "top_k": 10})]
-    assert answer(question, tools=[forget]).text == "I do not know."
+    asked = calls(answer(question))
+    assert {name for name, _ in asked} == {"memory_query"}
+    assert all(arguments["query"].startswith(question.text) for _, arguments in asked)
+    assert answer(question, tools=[forget]).tool_calls == []
 
 
 @pytest.mark.parametrize(
-    ("rows", "text"),
+    ("rows", "part"),
     [
         ([TEA, MESSAGE], TEA["text"]),
-        ([MESSAGE], '[2 March 2026] Ana said: "Coffee and tea & milk."'),
-        ([ASKED], "I do not know."),
-        ([{**TEA, "text": "Ana rows on Sundays."}], "I do not know."),
-        ([], "I do not know."),
+        ([MESSAGE], '2 March 2026: "Coffee and tea & milk."'),
+        ([ASKED], None),
+        ([OTHERS], None),
+        ([{**TEA, "text": "Ana rows on Sundays."}], None),
+        ([], None),
     ],
 )
-def test_it_says_what_the_memory_holds_on_the_question(rows: list[dict[str, str]], text: str) -> None:
-    assert found("What do I drink, tea or coffee?", *rows).text == text
+def test_it_quotes_what_the_memory_holds_on_the_question(rows: list[dict[str, str]], part: str | None) -> None:
+    text = found("What do I drink, tea or coffee?", *rows).text
+    if part:
+        assert part in text
+    else:
+        assert not any(word in text for word in ("tea", "coffee", "rows", "Bo"))
 
 
 def test_of_its_user_it_tells_nothing_that_is_somebody_elses() -> None:
     brother, own = ({**TEA, "text": text} for text in ("Ana's brother lives in Oslo.", "Ana lives in Bergen."))
     assert found("Where do I live?", brother, own).text == "Ana lives in Bergen."
-    assert found("What do you know about me?", own, TEA).text.splitlines() == ["Ana lives in Bergen.", TEA["text"]]
 
 
 def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
     for content in ("", "[", "Refused: x.", "[[[["):
         message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
-        assert (message.text, message.tool_calls) == ("I do not know.", [])
+        assert (NOTICE in message.text, message.tool_calls) == (True, [])
 
 
 @pytest.mark.parametrize(
@@ -320,28 +333,60 @@ def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
         ("Forget that my brother lives in Oslo.", "Ana's brother Jonas lives in Oslo.", True),
         ("forget about Jonas", "Ana's brother Jonas lives in Oslo.", True),
         ("Forget that I don't like tea.", "Ana does not like tea.", True),
+        ("Vergiss bitte Jonas", "Ana's brother Jonas lives in Oslo.", True),
         ("Forget that my brother prefers tea.", TEA["text"], False),
         ("Forget that I live in Oslo.", "Ana's brother Jonas lives in Oslo.", False),
         ("Forget that I have two cats.", "Ana has three cats.", False),
         ("Forget that my door code is 4711.", "Ana's door code is 4712.", False),
         ("Forget that I don't like tea.", "Ana likes tea.", False),
-        ("Forget everything.", TEA["text"], False),
+        ("Forget everything about me.", TEA["text"], False),
     ],
 )
 def test_it_forgets_the_memory_that_says_all_of_it_and_no_other(order: str, memory: str, is_meant: bool) -> None:
-    assert [name for name, _ in calls(answer(HumanMessage(order)))] == ["memory_query"]
     message = found(order, MESSAGE, {**TEA, "text": f"[preferences] [2 March 2026] {memory}"})
     assert calls(message) == ([("forget", {"id": TEA["id"]})] if is_meant else [])
-    assert message.text == ("" if is_meant else "I remember nothing like that.")
+    assert (message.text == "") == is_meant
 
 
-@pytest.mark.parametrize(("status", "text"), [("success", "It is forgotten."), ("error", "I kept it.")])
-def test_it_says_what_became_of_it(status: str, text: str) -> None:
-    assert answer(HumanMessage("Forget my tea."), *answered("forget", "done", status=status)).text == text
+def test_of_a_message_it_says_that_it_cannot_forget_it() -> None:
+    text = found("Forget the coffee.", MESSAGE).text
+    assert ("Coffee and tea & milk." in text, "mnemic erase" in text) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"),
+    [
+        ("Please remember that my passport expires in 2031.", "my passport expires in 2031"),
+        ("Don't forget that the key is under the mat", "the key is under the mat"),
+        ("Merk dir bitte, dass Bolota am 3. Mai Geburtstag hat.", "Bolota am 3. Mai Geburtstag hat"),
+        ("Por favor, recuerda que mi vuelo sale a las 7", "mi vuelo sale a las 7"),
+        ("N'oublie pas que le chat dort dehors.", "le chat dort dehors"),
+        ('Remember that "Ithaca" is my password hint.', "is my password hint"),
+    ],
+)
+def test_what_it_is_asked_to_keep_becomes_a_memory_in_the_users_words(order: str, kept: str) -> None:
+    ((name, arguments),) = calls(answer(HumanMessage(order)))
+    assert (name, kept in arguments["content"], "Ana" in arguments["content"]) == ("remember", True, True)
+    assert check_text(arguments["content"], kind="fact").text == arguments["content"]
+
+
+@pytest.mark.parametrize("order", ["Please remember that I live in Porto.", "Do you remember the key?", "Remember me?"])
+def test_what_formation_stores_and_what_only_asks_is_not_kept_twice(order: str) -> None:
+    assert "remember" not in [name for name, _ in calls(answer(HumanMessage(order)))]
+    if not order.endswith("?"):
+        assert facts_of(order) == ["Mara lives in Porto."]
+
+
+@pytest.mark.parametrize(("name", "status"), [("forget", "error"), ("remember", "error"), ("remember", "success")])
+def test_it_says_what_became_of_it(name: str, status: str) -> None:
+    done = answer(HumanMessage("Forget my tea."), *answered("forget", "done")).text
+    other = answer(HumanMessage("Forget my tea."), *answered(name, "done", status=status)).text
+    assert "forgotten" in done
+    assert other not in ("", done)
 
 
 async def test_it_streams_and_its_calls_can_be_sent_on() -> None:
     model = OfflineChat().bind_tools([memory_query])
-    assert "".join([str(chunk.text) async for chunk in model.astream([HumanMessage("I row.")])]) == "I see."
+    assert NOTICE in "".join([str(chunk.text) async for chunk in model.astream([HumanMessage("I row.")])])
     message = await model.ainvoke([HumanMessage("What do I row?")])
-    assert json.loads(json.dumps(calls(message))) == [["memory_query", {"query": "What do I row?", "top_k": 10}]]
+    assert json.loads(json.dumps(calls(message))) == [[name, arguments] for name, arguments in calls(message)]
