@@ -34,7 +34,7 @@ _SAID = re.compile(r'([^"]+?) said: "(.*)"', re.DOTALL)
 #: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"\S+['’]s ")
 #: Share of a question's words that a sure answer has, and the share below which a line is not worth a quotation.
-_SURE, _CLOSE = 0.75, 0.4
+_SURE, _CLOSE = 0.7, 0.4
 _MAX_ANSWERS, _MAX_LISTED, _MAX_QUOTED, _MAX_QUERY, _TOP_K = 2, 12, 300, 2000, 50
 #: Maximum number of words of a greeting.
 _SMALL = 2

@@ -43,14 +43,14 @@ CLOSING = [
     ("Mara is 35 years old.", "Mara is 34 years old."),
     ("Mara has three cats.", "Mara has two cats."),
     ("Mara's favourite colour is green.", "Mara's favourite colour is blue."),
-    ("Mara does not like olives.", "Mara likes olives."),
+    ("Mara no longer plays olives.", "Mara plays olives."),
     ("Mara does not smoke.", "Mara smokes."),
 ]
 
 
 @pytest.mark.parametrize(("new", "old"), CLOSING)
 def test_new_value_or_end_of_an_attribute_replaces_the_old_fact(new: str, old: str) -> None:
-    assert decided(new, "Mara likes jazz.", old) == Decision(fact=1, reason="", event="DELETE", known=[3], text=new)
+    assert decided(new, "Mara plays jazz.", old) == Decision(fact=1, reason="", event="DELETE", known=[3], text=new)
     assert decided(new, old, known_later=True).event == "ADD"
 
 
@@ -61,7 +61,7 @@ BESIDE = [
     ("Mara lives in Braga.", "Mara no longer lives in Porto."),
     ("Mara no longer lives in Braga.", "Mara lives in Porto."),
     ("Mara is allergic to nuts.", "Mara is allergic to cats."),
-    ("Mara likes tea.", "Mara likes coffee."),
+    ("Mara plays tea.", "Mara plays coffee."),
     ("Mara has three cats.", "Mara has two dogs."),
     ("Mara's favourite food is pasta.", "Mara's favourite colour is blue."),
     ("Mara's sister is called Rita.", "Mara's sister is called Ana."),
@@ -77,7 +77,7 @@ def test_everything_else_stands_side_by_side(new: str, old: str) -> None:
 
 @pytest.mark.parametrize("text", ["Mara lives in Braga.", "The harbor opens at nine."])
 def test_what_is_known_is_not_added_again(text: str) -> None:
-    assert decided(text, "Mara likes tea.", text) == Decision(fact=1, reason="", event="NONE", known=[3], text="")
+    assert decided(text, "Mara plays tea.", text) == Decision(fact=1, reason="", event="NONE", known=[3], text="")
 
 
 def test_every_contradicted_fact_is_named_and_every_fact_decided_on() -> None:
@@ -158,7 +158,7 @@ def merges_of(*contents: str, target: int = 1) -> list[Any]:
 
 
 def test_values_of_one_attribute_become_one_sentence() -> None:
-    assert merges_of(GERMAN, "Mara likes jazz.", FRENCH, GREEK) == [
+    assert merges_of(GERMAN, "Mara plays jazz.", FRENCH, GREEK) == [
         {"ids_to_merge": [1, 3, 4], "new_content": "Mara speaks German, French and Greek."}
     ]
     assert merges_of(
@@ -171,7 +171,7 @@ def test_values_of_one_attribute_become_one_sentence() -> None:
     [
         (GERMAN, "Teo speaks French."),
         ("Mara lives in Porto.", "Mara lives in Braga."),
-        ("Mara likes tea.", "Mara does not like coffee."),
+        ("Mara plays tea.", "Mara no longer plays coffee."),
         ("Mara's sister is called Rita.", "Mara's brother is called Teo."),
         ("Mara paints old boats.", "Mara paints old boats in Oslo."),
     ],
