@@ -5,7 +5,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.events import Outcome, Recorded
 from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
 from mnemic.state.graphs import ConsolidationInput, ConsolidationOutput, ConsolidationState
@@ -49,4 +49,4 @@ def _read_outcome(update: ConsolidationState, outcome: Outcome) -> None:
         outcome.status = "skipped"
 
 
-graph = build_consolidation(from_environment)
+graph = build_consolidation(ENVIRONMENT)

@@ -8,8 +8,8 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.memory.runtime.events import Recorded
-from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, recorded, shown, with_lease, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.graph import AnyGraph, as_node, hide_untracked, recorded, shown, with_lease, with_resources
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.formation import (
     consolidate,
@@ -45,7 +45,7 @@ def build_formation(
     for node in _LEASED:
         names = Recorded("formation", node.__name__)
         builder.add_node(node.__name__, with_lease(provide, recorded(node, names)))
-    builder.add_node("consolidate", partial(consolidate, graph=consolidation))
+    builder.add_node("consolidate", as_node(provide, partial(consolidate, graph=consolidation)))
     builder.add_edge(START, "gate")
     builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
     builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])
@@ -94,4 +94,4 @@ def _after_save(state: FormationState) -> str | list[Send]:
     return [Send("consolidate", {"scope_key": key}) for key in due]
 
 
-graph = build_formation(from_environment, consolidation_graph)
+graph = build_formation(ENVIRONMENT, consolidation_graph)

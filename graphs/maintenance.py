@@ -4,7 +4,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.graph import hide_untracked, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.maintenance import maintain_agent
 from mnemic.state.identity import Identity
@@ -24,4 +24,4 @@ def build_maintenance(
     return trace_without_contents(hide_untracked(builder.compile(name="maintenance", checkpointer=False)), provide)
 
 
-graph = build_maintenance(from_environment)
+graph = build_maintenance(ENVIRONMENT)

@@ -4,10 +4,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.events import Recorded
-from mnemic.memory.runtime.graph import hide_untracked, recorded, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.graph import as_node, hide_untracked, recorded, with_resources
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
-from mnemic.nodes.recall import decide, note_decision, note_search, or_without_memory, read_context, render, search
+from mnemic.nodes.recall import decide, note_decision, note_search, read_context, render, search, without_memory
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 
@@ -19,10 +19,10 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     reading = Recorded("recall", "read", counts_person=False)
     deciding = Recorded("recall", "classify", note_decision, counts_person=False)
     searching = Recorded("recall", "search", note_search)
-    builder.add_node("read_context", or_without_memory(with_resources(provide, recorded(read_context, reading))))
+    builder.add_node("read_context", with_resources(provide, recorded(read_context, reading), without_memory))
     builder.add_node("decide", with_resources(provide, recorded(decide, deciding)))
-    builder.add_node("search", or_without_memory(with_resources(provide, recorded(search, searching))))
-    builder.add_node("render", render)
+    builder.add_node("search", with_resources(provide, recorded(search, searching), without_memory))
+    builder.add_node("render", as_node(provide, render))
     builder.add_edge(START, "read_context")
     builder.add_conditional_edges(
         "read_context", lambda state: "render" if state["degraded"] else "decide", ["decide", "render"]
@@ -34,4 +34,4 @@ def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity,
     return trace_without_contents(hide_untracked(builder.compile(name="recall", checkpointer=False)), provide)
 
 
-graph = build_recall(from_environment)
+graph = build_recall(ENVIRONMENT)

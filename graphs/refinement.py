@@ -7,7 +7,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
 from mnemic.state.identity import Identity
@@ -51,4 +51,4 @@ def _after_turn(state: RefinementState) -> str:
     return "tools" if state["turns"] else "agent"
 
 
-graph = build_refinement(from_environment)
+graph = build_refinement(ENVIRONMENT)

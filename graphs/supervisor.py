@@ -11,8 +11,8 @@ from langgraph.types import Checkpointer
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.memory.runtime.categories import Categories
-from mnemic.memory.runtime.graph import AnyGraph, hide_untracked, shown, with_resources
-from mnemic.memory.runtime.resources import Provider, from_environment
+from mnemic.memory.runtime.graph import AnyGraph, as_node, hide_untracked, shown, with_resources
+from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
 from mnemic.prompts.messages.supervise import SUBAGENTS
@@ -52,9 +52,9 @@ def build_supervisor(
     )
     builder.add_node("recall", with_resources(provide, partial(recall, recalls=recalls)))
     builder.add_node("agent", with_resources(provide, partial(answer, recalls=recalls, tools=tools)))
-    builder.add_node("confirm", confirm)
+    builder.add_node("confirm", as_node(provide, confirm))
     # not under the name of its node, under which its messages would be streamed
-    builder.add_node("tools", partial(use_tools, node=ToolNode(tools, name="calls")))
+    builder.add_node("tools", as_node(provide, partial(use_tools, node=ToolNode(tools, name="calls"))))
     builder.add_node("observe", with_resources(provide, partial(observe, formation=formation)))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
@@ -75,4 +75,4 @@ def _after_answer(state: SupervisorState) -> str:
     return "confirm" if state.get("questions") else "tools"  # a client may have put the answer into a new thread
 
 
-graph = build_supervisor(from_environment, recall_graph, formation_graph)
+graph = build_supervisor(ENVIRONMENT, recall_graph, formation_graph)

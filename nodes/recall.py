@@ -7,11 +7,10 @@ from langgraph.runtime import Runtime
 from mnemic.memory.recall import context
 from mnemic.memory.recall.search import best_similarity
 from mnemic.memory.runtime.events import Outcome
-from mnemic.memory.runtime.graph import Node
 from mnemic.memory.runtime.identity import identity_of, log_ids
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.checking import validate
-from mnemic.state.errors import BusyError, DatabaseUnavailableError
+from mnemic.state.errors import MnemicError
 from mnemic.state.graphs import RecallInput, RecallState
 from mnemic.state.identity import Identity
 
@@ -39,17 +38,10 @@ async def render(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
     return context.render_context(state["reading"], state["results"], identity_of(runtime).user_id)
 
 
-def or_without_memory(node: Node[RecallState]) -> Node[RecallState]:
-    """Return the node, wrapped: if the database is unavailable, recall returns an empty context."""
-
-    async def run(state: RecallState, runtime: Runtime[Identity]) -> RecallState:
-        try:
-            return await node(state, runtime)
-        except (BusyError, DatabaseUnavailableError) as error:
-            _LOG.warning("This recall goes without memory: %s", error, extra=log_ids(identity_of(runtime)))
-            return context.without_memory(error)
-
-    return run
+def without_memory(error: MnemicError, runtime: Runtime[Identity]) -> RecallState:
+    """Return the update of a recall whose database is unavailable: the turn goes on without memory."""
+    _LOG.warning("This recall goes without memory: %s", error, extra=log_ids(identity_of(runtime)))
+    return context.without_memory(error)
 
 
 def note_decision(update: RecallState, outcome: Outcome) -> None:

@@ -45,7 +45,7 @@ class Admin:
         return self._resources.models.under_way()
 
     @check_arguments
-    async def configure_agent(self, identity: AnyIdentity, **overrides: Any) -> None:
+    async def configure_agent(self, /, identity: AnyIdentity, **overrides: Any) -> None:
         """Override settings for the identity's agent; other overrides stay, and None removes one.
 
         Args:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
@@ -20,7 +20,7 @@ from mnemic.memory.recall.query import query as run_query
 from mnemic.memory.runtime.access import get_memory
 from mnemic.memory.runtime.graph import run_graph, run_leased
 from mnemic.memory.runtime.principal import Principal
-from mnemic.memory.runtime.resources import Resources, open_resources
+from mnemic.memory.runtime.resources import Provider, Resources, open_resources
 from mnemic.models.overrides import split_overrides
 from mnemic.prompts.explicit import refusals
 from mnemic.service.admin import Admin
@@ -30,6 +30,7 @@ from mnemic.service.graphs import Graphs
 from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
+from mnemic.service.own_thread import in_own_thread, without_await
 from mnemic.service.usage import UsageReports
 from mnemic.service.worker import background_work
 from mnemic.state.checking import AnyId, Limit, Revision, Time, check_arguments, to_uuid, validate
@@ -60,6 +61,7 @@ if TYPE_CHECKING:  # only annotations need them
 class Mnemic:
     """Long-term memory for agents. Open one with `async with Mnemic.open() as memory:`.
 
+    A program without an event loop uses `with Mnemic.open_sync() as memory:`, with the same methods without `await`.
     Every method takes the `Identity` of the run. It sees and writes that identity's scope keys and nothing else.
     Namespaces hold the rest: `history`, `threads`, `privacy`, `admin`, `usage`, `graphs` and `nodes`.
     """
@@ -67,6 +69,7 @@ class Mnemic:
     def __init__(self, resources: Resources) -> None:
         #: Settings, database and models; used by the server, the command line and the middleware.
         self.resources = resources
+        self._provide = Provider.of(resources)
         #: The compiled graphs, for a graph of your own.
         self.graphs = Graphs(self._provide, resources.categories)
         #: Nodes for a host's own graph.
@@ -82,9 +85,6 @@ class Mnemic:
         #: Tokens and counts over time.
         self.usage = UsageReports(resources)
 
-    async def _provide(self) -> Resources:
-        return self.resources
-
     def _person(self, identity: Identity) -> Principal:
         return Principal.person(self.resources.database, identity)
 
@@ -93,10 +93,9 @@ class Mnemic:
         """The settings in force."""
         return self.resources.settings
 
-    @classmethod
+    @staticmethod
     @asynccontextmanager
     async def open(
-        cls,
         *,
         database_url: str | SecretStr | None = None,
         fast_model: "str | BaseChatModel | None" = None,
@@ -107,7 +106,7 @@ class Mnemic:
         api_key: str | SecretStr | None = None,
         background: bool | None = None,
         settings: Settings | None = None,
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncIterator["Mnemic"]:
         """Open the database and the models until the block ends.
 
         Each argument overrides the field of `settings` with its name; None leaves that field unchanged.
@@ -140,12 +139,14 @@ class Mnemic:
         }
         overrides, models = split_overrides(arguments)
         async with open_resources(Settings.with_overrides(settings, overrides), models) as resources:
-            memory = cls(resources)
+            memory = Mnemic(resources)
             if not resources.settings.background:
                 yield memory
                 return
             async with background_work(resources, memory.graphs):
                 yield memory
+
+    open_sync = staticmethod(in_own_thread(open, without_await))  # noqa: A003 - the method above
 
     @check_arguments
     async def recall(
@@ -505,4 +506,4 @@ class Mnemic:
             CategoryRefusedError: if the role has no allowlist.
             InvalidInputError: if the role is no text.
         """
-        return make_tools(self._provide, role, self.resources.categories, self.resources.database.loop)
+        return make_tools(self._provide, role, self.resources.categories)

@@ -43,7 +43,7 @@ class ForkedProcessError(MnemicError):
 
 
 class ClosedError(MnemicError):
-    """This Mnemic is closed. Work inside its `async with` block, or open another one."""
+    """This Mnemic is closed: its block, or its event loop, has ended. Work inside the block, or open another one."""
 
 
 class DatabaseUnavailableError(MnemicError):
@@ -67,7 +67,11 @@ class CategoryRefusedError(RefusedCallError):
 
 
 class BlockedLoopError(MnemicError):
-    """Mnemic's event loop is blocked by this call. Await the agent (ainvoke), or invoke it in a thread of its own."""
+    """Mnemic's event loop is blocked by this call. Await it (`ainvoke`), or open Mnemic with `Mnemic.open_sync`."""
+
+
+class OtherLoopError(MnemicError):
+    """Another event loop opened this Mnemic. Await the call there, or open Mnemic with `Mnemic.open_sync`."""
 
 
 class NotRememberedError(RefusedCallError):

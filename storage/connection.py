@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 import re
 import select
 import socket
@@ -17,7 +16,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.array import ListBinaryDumper
 
-from mnemic.state.errors import BusyError, DatabaseUnavailableError, ForkedProcessError
+from mnemic.state.errors import BusyError, DatabaseUnavailableError
 from mnemic.storage.failures import typed_error
 from mnemic.storage.transaction import HalfVectors
 
@@ -249,24 +248,3 @@ async def _connect(dsn: str) -> TimeoutConnection:
 async def _server_process(connection: AsyncConnection[Any]) -> int:
     row = await (await connection.execute("select pg_backend_pid()")).fetchone()
     return int(row[0]) if row else 0
-
-
-class OwnProcess:
-    """The process in which this object was made."""
-
-    def __init__(self) -> None:
-        self._id = os.getpid()
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the caller runs in that process."""
-        return self._id == os.getpid()
-
-    def require(self) -> None:
-        """Refuse a caller in another process.
-
-        Raises:
-            ForkedProcessError: if the caller runs in a fork of that process.
-        """
-        if not self.is_current:
-            raise ForkedProcessError

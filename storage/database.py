@@ -20,8 +20,9 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
-from mnemic.storage.connection import OwnProcess, RecallQueue, TimeoutConnection, configure, connection_options
+from mnemic.storage.connection import RecallQueue, TimeoutConnection, configure, connection_options
 from mnemic.storage.failures import typed_error
+from mnemic.storage.home_loop import HomeLoop
 from mnemic.storage.transaction import Row, ScopedTransaction, array_text
 
 Result = TypeVar("Result")
@@ -124,9 +125,8 @@ class Database:
         # the limits are part of the statement: as values they would slow a turn's checkpoints by a hundredth
         limits = self._limits(settings.statement_timeout_seconds)
         self._threads = SQL(_THREADS).format(**limits).as_string()
-        #: The event loop of the connections; None before `open`.
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._process = OwnProcess()
+        #: The event loop of the connections.
+        self.home = HomeLoop()
 
     async def open(self) -> None:
         """Connect.
@@ -134,7 +134,6 @@ class Database:
         Raises:
             DatabaseUnavailableError: if there is no connection within the time limit of the pool.
         """
-        self.loop = asyncio.get_running_loop()
         try:
             await self.pool.open(wait=True, timeout=self.settings.pool_timeout_seconds)
         except PoolTimeout:
@@ -154,7 +153,8 @@ class Database:
 
     async def close(self) -> None:
         """Close the connections; in a fork they belong to its parent and stay open."""
-        if self._process.is_current:
+        self.home.close()
+        if self.home.is_own_process:
             await self.pool.close()
 
     @asynccontextmanager
@@ -178,11 +178,11 @@ class Database:
             ConcurrentChangeError: if Postgres rolled back this transaction in favour of another one; see `write`.
             InvalidInputError: if a value cannot be stored.
             RefusedError: if a guard or a missing right forbids a change.
-            ForkedProcessError: if another process opened this database.
-            ClosedError: if it is closed.
+            ClosedError: if this database is closed.
+            ForkedProcessError, OtherLoopError: if another process, or another event loop, opened it.
             MnemicError: if the database failed otherwise.
         """
-        self._process.require()
+        self.home.require()
         keys = _visible_keys(identity, scope)
         statement_seconds = self.settings.statement_timeout_seconds
         queued: AbstractAsyncContextManager[None] = nullcontext()
@@ -319,7 +319,7 @@ class Database:
     @asynccontextmanager
     async def _connected(self, statement_seconds: float) -> AsyncIterator[TimeoutConnection]:
         """Borrow a connection with a time limit for each statement; raise the driver's errors as the project's own."""
-        self._process.require()
+        self.home.require()
         try:
             async with AsyncExitStack() as borrowed:
                 connection = await self._borrow(borrowed, statement_seconds)

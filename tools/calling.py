@@ -1,20 +1,19 @@
 """An operation as a tool of an agent: the identity of the run, both ways to call it, refusals as text."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ValidationError
 
-from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.identity import identity_of, log_ids
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
-from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
+from mnemic.state.errors import BlockedLoopError, ClosedError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity
 from mnemic.tools.private import PrivateTool
 
@@ -45,16 +44,14 @@ class Tool(NamedTuple):
     run: Callable[[Call], Awaitable[Answer]]
 
 
-def make_tool(
-    provide: Provider, role: str, tool: Tool, loop: asyncio.AbstractEventLoop | None = None
-) -> StructuredTool:
+def make_tool(provide: Provider, role: str, tool: Tool) -> StructuredTool:
     """Return the tool for LangChain; arguments as those of `make_tools`.
 
     The identity is that of the run's context, in this role; a model can neither see nor set it. A refusal is an answer
     with the status `error` that names a remedy. It never ends the agent's run.
     """
 
-    async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
+    async def call(runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> Answer:
         ids: dict[str, str | None] = {}
         try:
             identity = identity_of(runtime, in_turn=True).model_copy(update={"role": role})
@@ -68,14 +65,18 @@ def make_tool(
 
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
-            return run_on_loop(loop, lambda: call_async(runtime, **arguments))
-        except BlockedLoopError as error:
-            _LOG.warning("The tool %s failed: %s", tool.name, error)
-            raise ToolException(NO_LOOP) from None
+            return provide.run(partial(call, runtime, arguments))
+        except (BlockedLoopError, ClosedError) as error:
+            raise _without_loop(tool, error) from None
+
+    async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
+        try:
+            return await provide.run_async(partial(call, runtime, arguments))
+        except (BlockedLoopError, ClosedError) as error:
+            raise _without_loop(tool, error) from None
 
     return PrivateTool(
         provide=provide,
-        loop=loop,
         name=tool.name,
         description=tool.description,
         args_schema=tool.arguments,
@@ -92,6 +93,11 @@ def _messages_of(state: Any) -> Sequence[Any]:
     if isinstance(state, Mapping):
         return state.get("messages") or ()
     return getattr(state, "messages", None) or ()
+
+
+def _without_loop(tool: Tool, error: MnemicError) -> ToolException:
+    _LOG.warning("The tool %s failed: %s", tool.name, error)
+    return ToolException(NO_LOOP)
 
 
 def _advice(error: MnemicError, tool: Tool) -> str:

@@ -39,19 +39,13 @@ class AgentTool(NamedTuple):
     run: Callable[[Call], Awaitable[Answer]]
 
 
-def make_tools(
-    provide: Provider,
-    role: str,
-    categories: Categories | None = None,
-    loop: asyncio.AbstractEventLoop | None = None,
-) -> list[BaseTool]:
+def make_tools(provide: Provider, role: str, categories: Categories | None = None) -> list[BaseTool]:
     """Return the tools of an agent in this role. Each acts for the identity of its run's context, in this role.
 
     Args:
         provide: opens the resources.
         role: the role in which the tools act, also if the run's identity has another one.
         categories: the descriptions name those that the role may read and write; None for descriptions without names.
-        loop: the event loop that opened Mnemic and runs synchronous calls; None if the tools can only be awaited.
 
     Raises:
         CategoryRefusedError: if the role has no allowlist.
@@ -63,7 +57,7 @@ def make_tools(
     for tool in AGENT_TOOLS:
         if tool.roles is None or role in tool.roles:
             description, arguments = tool.prompt(choices)
-            made.append(make_tool(provide, role, Tool(tool.name, description, arguments, tool.run), loop))
+            made.append(make_tool(provide, role, Tool(tool.name, description, arguments, tool.run)))
     return made
 
 

@@ -1,30 +1,27 @@
 """Tools that are traced without their contents."""
 
-import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tools import StructuredTool
 from pydantic import PrivateAttr
 
-from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.resources import Provider
-from mnemic.memory.runtime.tracing import private_callbacks
-from mnemic.state.errors import BlockedLoopError
+from mnemic.memory.runtime.tracing import private_callbacks, private_callbacks_async
+from mnemic.state.errors import BlockedLoopError, ClosedError
 
 
 class PrivateTool(StructuredTool):
     """A tool with traces that lack its arguments and answer, unless the settings show them."""
 
     _provide: Provider = PrivateAttr()
-    _loop: asyncio.AbstractEventLoop | None = PrivateAttr()
 
-    def __init__(self, *, provide: Provider, loop: asyncio.AbstractEventLoop | None, **attributes: Any) -> None:
+    def __init__(self, *, provide: Provider, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._provide, self._loop = provide, loop
+        self._provide = provide
 
     async def ainvoke(
         self,
@@ -33,7 +30,8 @@ class PrivateTool(StructuredTool):
         **options: Any,
     ) -> Any:
         """Run the tool without tracing its contents."""
-        return await super().ainvoke(input, await self._with_private_callbacks(config), **options)
+        private = await private_callbacks_async(self._provide, config or var_child_runnable_config.get())
+        return await super().ainvoke(input, _with_callbacks(config, private), **options)
 
     def invoke(
         self,
@@ -42,9 +40,8 @@ class PrivateTool(StructuredTool):
         **options: Any,
     ) -> Any:
         """Run the tool without tracing its contents, from another thread than that of the event loop."""
-        # the tool's own answer is the refusal of a blocked loop
-        with suppress(BlockedLoopError):
-            config = run_on_loop(self._loop, partial(self._with_private_callbacks, ensure_config(config)))
+        with suppress(BlockedLoopError, ClosedError):  # the tool's own answer is the refusal
+            config = _with_callbacks(config, private_callbacks(self._provide, ensure_config(config)))
         return super().invoke(input, config, **options)
 
     def _to_args_and_kwargs(
@@ -56,8 +53,8 @@ class PrivateTool(StructuredTool):
             kwargs["runtime"] = tool_input["runtime"]
         return args, kwargs
 
-    async def _with_private_callbacks(self, config: RunnableConfig | None) -> RunnableConfig | None:
-        private = await private_callbacks(self._provide, config or var_child_runnable_config.get())
-        if private is None:
-            return config
-        return {**(config or {}), "callbacks": private}
+
+def _with_callbacks(config: RunnableConfig | None, callbacks: BaseCallbackManager | None) -> RunnableConfig | None:
+    if callbacks is None:
+        return config
+    return {**(config or {}), "callbacks": callbacks}

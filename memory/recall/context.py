@@ -21,7 +21,7 @@ from mnemic.memory.text.shape import clean_question, count_tokens, fit
 from mnemic.models.embedders import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.recall.memory_context import found_line, memory_line, render_standing, render_turn
-from mnemic.state.errors import BusyError, DatabaseUnavailableError, EmbeddingError
+from mnemic.state.errors import BusyError, EmbeddingError, MnemicError
 from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallReading, RecallState
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS
@@ -103,7 +103,7 @@ def _updates(delta: Delta | None) -> list[dict[str, Any]]:
     return updates
 
 
-def without_memory(error: BusyError | DatabaseUnavailableError) -> RecallState:
+def without_memory(error: MnemicError) -> RecallState:
     """Return the state of a recall that goes without memory because of this error. It announces nothing."""
     degraded: Degraded = "busy" if isinstance(error, BusyError) else "no_memory"
     return {

@@ -1,30 +1,22 @@
-"""Work on the event loop that opened Mnemic: background work after a turn, and calls from other threads."""
+"""Background work after a turn, on the event loop that opened Mnemic."""
 
 import asyncio
 import logging
-import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
-from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from functools import partial
+from typing import Any, Final
 
-from mnemic.state.errors import BlockedLoopError
-from mnemic.storage.connection import OwnProcess
+from mnemic.storage.home_loop import HomeLoop
 
 _LOG = logging.getLogger("mnemic")
-Result = TypeVar("Result")
 
 #: Turns of many sessions end at once; more formations side by side only run into a provider's limit of requests.
 MAX_AT_ONCE: Final = 8
-#: A loop that has not begun a call by then is blocked, most likely by the very call that waits for it.
-STARTS_WITHIN_SECONDS: Final = 5.0
 #: Seconds after which work that has not ended is cancelled again: giving a lease back takes milliseconds.
 CANCEL_AGAIN_SECONDS: Final = 2.0
-#: The process of each event loop that opened Mnemic: a fork inherits a loop that never goes on.
-_PROCESSES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, OwnProcess]] = WeakKeyDictionary()
 
 
 def frames_of(error: BaseException) -> str:
@@ -52,8 +44,7 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._process = _PROCESSES[self._loop] = OwnProcess()
+        self._home = HomeLoop()
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
@@ -69,13 +60,13 @@ class Background:
 
         Raises:
             ForkedProcessError: another process made this.
+            ClosedError: the loop that made this has ended.
         """
-        self._process.require()
-        if asyncio.get_running_loop() is not self._loop:
-            self._loop.call_soon_threadsafe(self.begin, name, work, ids)
+        if not self._home.is_current:
+            self._home.call_soon(partial(self.begin, name, work, ids))
         elif name not in self._running:
             # a context of its own: in the caller's context a graph would count as a part of the run that is ending
-            task = self._running[name] = self._loop.create_task(self._done(work), context=Context())
+            task = self._running[name] = asyncio.get_running_loop().create_task(self._done(work), context=Context())
             task.add_done_callback(lambda done: self._over(name, done, ids))
 
     async def _done(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -89,10 +80,9 @@ class Background:
 
     async def finish(self, name: Hashable = None) -> None:
         """Wait for the work of this name, or for all work."""
-        self._process.require()
-        if asyncio.get_running_loop() is not self._loop:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.finish(name), self._loop))
-            return
+        await self._home.run_async(partial(self._finish, name))
+
+    async def _finish(self, name: Hashable) -> None:
         waiting = [task for known, task in self._running.items() if name in (None, known)]
         if waiting:
             await asyncio.wait(waiting)
@@ -117,33 +107,3 @@ async def background() -> AsyncIterator[Background]:
         await work.finish()
     finally:
         await work.cancel()
-
-
-def run_on_loop(loop: asyncio.AbstractEventLoop | None, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run a call on the event loop that opened Mnemic while this thread waits, and return its result.
-
-    Raises:
-        BlockedLoopError: the loop is over, or it is this thread's own and waits for this call.
-        ForkedProcessError: another process opened Mnemic.
-    """
-    if loop is not None and loop in _PROCESSES:
-        _PROCESSES[loop].require()
-    if loop is None or not loop.is_running():
-        raise BlockedLoopError
-    with suppress(RuntimeError):  # none runs in this thread
-        if loop is asyncio.get_running_loop():
-            raise BlockedLoopError
-    begun = threading.Event()
-
-    async def begin() -> Result:
-        begun.set()
-        return await call()
-
-    coming = asyncio.run_coroutine_threadsafe(begin(), loop)
-    if not begun.wait(STARTS_WITHIN_SECONDS):
-        coming.cancel()
-        raise BlockedLoopError
-    try:
-        return coming.result()
-    except CancelledError:
-        raise BlockedLoopError from None

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph._internal._runnable import RunnableCallable  # as LangChain's agents: a node with both functions
 from langgraph.channels import UntrackedValue
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
@@ -14,7 +16,14 @@ from langgraph.runtime import Runtime
 from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.resources import Provider, Resources
-from mnemic.state.errors import ConcurrentChangeError, InvalidInputError, MnemicError, ModelOutputError
+from mnemic.state.errors import (
+    BusyError,
+    ConcurrentChangeError,
+    DatabaseUnavailableError,
+    InvalidInputError,
+    MnemicError,
+    ModelOutputError,
+)
 from mnemic.state.graphs import ConsolidationState, FormationState, Lease
 from mnemic.state.identity import Identity, scope_key, to_identity
 from mnemic.state.kinds import LeasedWork
@@ -26,13 +35,6 @@ State = TypeVar("State")
 #: The channels of graphs that work under a lease.
 Leased = TypeVar("Leased", FormationState, ConsolidationState, RefinementState)
 Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
-
-
-class Node(Protocol[State]):
-    """A node of a graph: reads the state and returns an update of its channels."""
-
-    def __call__(self, state: State, runtime: Runtime[Identity]) -> Awaitable[State]:
-        """Return the update of the channels."""
 
 
 #: The body of a node, which also gets the resources of its graph.
@@ -96,16 +98,48 @@ def recorded(act: Act[State], event: Recorded) -> Act[State]:
     return run
 
 
-def with_resources(provide: Provider, act: Act[State]) -> Node[State]:
-    """Return a node with this body."""
+def as_node(provide: Provider, act: Callable[..., Awaitable[State]]) -> Runnable[State, State]:
+    """Return a function of state and runtime as a node for `invoke` and `ainvoke`.
+
+    It runs on the event loop of the resources, in whichever thread or loop the graph runs.
+    """
+
+    def run(state: State, runtime: Runtime[Any]) -> State:
+        return provide.run(partial(_awaited, act, state, runtime))
+
+    async def run_async(state: State, runtime: Runtime[Any]) -> State:
+        return await provide.run_async(partial(_awaited, act, state, runtime))
+
+    return RunnableCallable(run, run_async, trace=False)
+
+
+async def _awaited(act: Callable[..., Awaitable[State]], state: State, runtime: Runtime[Any]) -> State:
+    return await act(state, runtime)
+
+
+def with_resources(
+    provide: Provider, act: Act[State], on_unavailable: Callable[[MnemicError, Runtime[Identity]], State] | None = None
+) -> Runnable[State, State]:
+    """Return a node with this body.
+
+    Args:
+        provide: opens the resources.
+        act: the body.
+        on_unavailable: returns the update if the database is unavailable or busy; None to fail.
+    """
 
     async def run(state: State, runtime: Runtime[Identity]) -> State:
-        return await act(state, await provide(), runtime)
+        try:
+            return await act(state, await provide(), runtime)
+        except (BusyError, DatabaseUnavailableError) as error:
+            if on_unavailable is None:
+                raise
+            return on_unavailable(error, runtime)
 
-    return run
+    return as_node(provide, run)
 
 
-def with_lease(provide: Provider, act: Act[Leased]) -> Node[Leased]:
+def with_lease(provide: Provider, act: Act[Leased]) -> Runnable[Leased, Leased]:
     """Return a node with this body, which releases the run's lease if it fails or is cancelled."""
 
     async def held(state: Leased, resources: Resources, runtime: Runtime[Identity]) -> Leased:

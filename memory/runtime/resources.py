@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
-from typing import Final
+from typing import Final, Self
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -22,13 +22,14 @@ from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
 from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
-from mnemic.state.errors import MnemicError
+from mnemic.state.errors import BlockedLoopError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.records import SearchResult
 from mnemic.state.settings import Settings
 from mnemic.state.times import local_time, to_zone
 from mnemic.storage import memories, revisions
 from mnemic.storage.database import Database
+from mnemic.storage.home_loop import Call, HomeLoop, Result
 from mnemic.storage.opening import open_database
 
 _LOG = logging.getLogger("mnemic")
@@ -186,8 +187,47 @@ class Resources:
             self.background.begin("events", lambda: self.events.write(self.database))
 
 
-#: Graphs are compiled before anything is opened; a node asks for the resources when it runs.
-Provider = Callable[[], Awaitable[Resources]]
+@dataclass(frozen=True)
+class Provider:
+    """Access to resources that may not be open yet: graphs are compiled first, and a node asks when it runs."""
+
+    _open: Callable[[], Awaitable[Resources]]
+    #: The event loop of open resources; None if each event loop opens its own.
+    _home: HomeLoop | None = None
+
+    @classmethod
+    def of(cls, resources: Resources) -> Self:
+        """Return the provider of open resources."""
+
+        async def opened() -> Resources:
+            return resources
+
+        return cls(opened, resources.database.home)
+
+    async def __call__(self) -> Resources:
+        """Return the resources; open them if necessary."""
+        return await self._open()
+
+    def run(self, call: Call[Result]) -> Result:
+        """Run a call on the loop of the resources while the caller's thread waits, and return its result.
+
+        Raises:
+            BlockedLoopError: if that loop is the caller's, or waits for it, or does not exist yet.
+            ClosedError, ForkedProcessError: if the resources are closed, or of another process.
+        """
+        if self._home is None:
+            raise BlockedLoopError
+        return self._home.run(call)
+
+    async def run_async(self, call: Call[Result]) -> Result:
+        """Await a call on the loop of the resources, from any loop, and return its result.
+
+        Raises:
+            ClosedError, ForkedProcessError: if the resources are closed, or of another process.
+        """
+        if self._home is None:
+            return await call()
+        return await self._home.run_async(call)
 
 
 @asynccontextmanager
@@ -224,6 +264,10 @@ async def from_environment() -> Resources:
         task = _opened[loop] = loop.create_task(_open_from_environment())
     resources, _ = await asyncio.shield(task)
     return resources
+
+
+#: Resources of the environment's settings.
+ENVIRONMENT: Final = Provider(from_environment)
 
 
 async def close_environment() -> None:

@@ -2,15 +2,16 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, cast
 
-from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
+from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler, BaseCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
     get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
     merge_configs,
     var_child_runnable_config,
 )
@@ -35,6 +36,24 @@ class PrivateGraph(CompiledStateGraph[StateT, ContextT, InputT, OutputT], Generi
         super().__init__(**attributes)
         self.provide = provide
 
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - the base class's name
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Stream the run as the base class does. `invoke` calls this method, too."""
+        private = private_callbacks(self.provide, var_child_runnable_config.get(), self.config, config)
+        if private is None:
+            yield from super().stream(input, config, **options)
+            return
+        parts = iter(super().stream(input, {**(config or {}), "callbacks": private}, **options))
+        with _no_inherited_callbacks():  # as in `astream`
+            part = next(parts, _END)
+        while part is not _END:
+            yield part
+            part = next(parts, _END)
+
     async def astream(
         self,
         input: Any,  # noqa: A002 - the base class's name
@@ -42,7 +61,7 @@ class PrivateGraph(CompiledStateGraph[StateT, ContextT, InputT, OutputT], Generi
         **options: Any,
     ) -> AsyncIterator[Any]:
         """Stream the run as the base class does. `ainvoke` and `astream_events` call this method, too."""
-        private = await private_callbacks(self.provide, var_child_runnable_config.get(), self.config, config)
+        private = await private_callbacks_async(self.provide, var_child_runnable_config.get(), self.config, config)
         if private is None:
             async for part in super().astream(input, config, **options):
                 yield part
@@ -66,19 +85,41 @@ def trace_without_contents(
 _END = object()
 
 
-async def private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> AsyncCallbackManager | None:
+def private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> CallbackManager | None:
     """Return the callbacks of these configs with tracers that record no contents.
 
     None if there is no such tracer, or if the settings show contents.
+
+    Raises:
+        BlockedLoopError: if the settings are those of an event loop that waits for the caller.
     """
+    callbacks = get_callback_manager_for_config(merge_configs(*configs))
+    if not _has_tracer(callbacks) or provide.run(partial(_shows_contents, provide)):
+        return None
+    _omit_contents(callbacks)
+    return callbacks
+
+
+async def private_callbacks_async(provide: Provider, *configs: RunnableConfig | None) -> AsyncCallbackManager | None:
+    """Return the callbacks of a run on an event loop, as `private_callbacks`."""
     callbacks = get_async_callback_manager_for_config(merge_configs(*configs))
-    if not any(_records_contents(handler) for handler in callbacks.handlers):
+    if not _has_tracer(callbacks) or await provide.run_async(partial(_shows_contents, provide)):
         return None
-    if (await provide()).settings.trace_contents:
-        return None
+    _omit_contents(callbacks)
+    return callbacks
+
+
+async def _shows_contents(provide: Provider) -> bool:
+    return (await provide()).settings.trace_contents
+
+
+def _has_tracer(callbacks: BaseCallbackManager) -> bool:
+    return any(_records_contents(handler) for handler in callbacks.handlers)
+
+
+def _omit_contents(callbacks: BaseCallbackManager) -> None:
     callbacks.handlers = [_content_free(handler) for handler in callbacks.handlers]
     callbacks.inheritable_handlers = [_content_free(handler) for handler in callbacks.inheritable_handlers]
-    return callbacks
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from langgraph.types import Command
 
 from mnemic.memory.messages.incoming import require_speaker
 from mnemic.memory.messages.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
-from mnemic.memory.runtime.background import run_on_loop
 from mnemic.memory.runtime.identity import identity_of, session_of
-from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
 from mnemic.prompts.recall.request import with_memory
 from mnemic.service.graphs import Graphs
@@ -75,7 +74,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         self._graphs = graphs
         self._recall = recall
         self._turn = turn
-        self._loop = resources.database.loop
+        self._provide = Provider.of(resources)
 
     async def abefore_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recall for the last message of the user, and store the thread's messages meanwhile.
@@ -87,6 +86,45 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             MissingIdentityError: if the run's context has no agent or no user.
             InvalidInputError: if an id cannot be used, or there is no session to observe.
         """
+        return await self._provide.run_async(lambda: self._begin(state, runtime))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelCallResult[Any]:
+        """Add the context to the request; after an interrupt, recall it again."""
+        recalled = None
+        if _CONTEXT not in request.state:
+            recalled = await self._provide.run_async(lambda: self._recalled(request.state, request.runtime))
+        return _with_update(await handler(_with_context(request, recalled)), recalled)
+
+    async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
+        """Store the turn, and start the formation of due messages."""
+        await self._provide.run_async(lambda: self._end(state, runtime))
+
+    # The same for an agent that is invoked synchronously.
+
+    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Do the same as `abefore_agent`.
+
+        Raises:
+            BlockedLoopError: if the agent is invoked on the thread of the event loop that opened Mnemic.
+        """
+        return self._provide.run(lambda: self._begin(state, runtime))
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelCallResult[Any]:
+        """Do the same as `awrap_model_call`."""
+        recalled = None
+        if _CONTEXT not in request.state:
+            recalled = self._provide.run(lambda: self._recalled(request.state, request.runtime))
+        return _with_update(handler(_with_context(request, recalled)), recalled)
+
+    def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
+        """Do the same as `aafter_agent`."""
+        self._provide.run(lambda: self._end(state, runtime))
+
+    async def _begin(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
         if not self._turn.observe:
             return {**await self._recalled(state, runtime)}
         identity, messages = self._identity(runtime), state["messages"]
@@ -96,17 +134,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         storing = store_turn(self._resources, identity, messages, several_speakers=self._turn.several_speakers)
         return {**await begin_turn(self._recalled(state, runtime), storing)}
 
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelCallResult[Any]:
-        """Add the context to the request; after an interrupt, recall it again."""
-        recalled = None
-        if _CONTEXT not in request.state:
-            recalled = await self._recalled(request.state, request.runtime)
-        return _with_update(await handler(_with_context(request, recalled)), recalled)
-
-    async def aafter_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
-        """Store the turn, and start the formation of due messages."""
+    async def _end(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
         if not self._turn.observe:
             return
         identity, revision = self._identity(runtime), state.get("memory_revision")
@@ -116,29 +144,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         )
         if self._turn.form:
             form_later(self._resources, self._graphs.formation, identity)
-
-    # The same for an agent that is invoked synchronously, in another thread than that of the loop that opened Mnemic.
-
-    def before_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Run `abefore_agent` on the loop that opened Mnemic.
-
-        Raises:
-            BlockedLoopError: if the agent is invoked on that loop's own thread.
-        """
-        return run_on_loop(self._loop, lambda: self.abefore_agent(state, runtime))
-
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelCallResult[Any]:
-        """Run `awrap_model_call` on the loop that opened Mnemic."""
-        recalled = None
-        if _CONTEXT not in request.state:
-            recalled = run_on_loop(self._loop, lambda: self._recalled(request.state, request.runtime))
-        return _with_update(handler(_with_context(request, recalled)), recalled)
-
-    def after_agent(self, state: MemoryAgentState, runtime: Runtime[Any]) -> None:
-        """Run `aafter_agent` on the loop that opened Mnemic."""
-        run_on_loop(self._loop, lambda: self.aafter_agent(state, runtime))
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         identity = self._identity(runtime)

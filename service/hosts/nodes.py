@@ -1,16 +1,18 @@
 """Memory as nodes of a host's own graph."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from mnemic.memory.messages.incoming import require_speaker
 from mnemic.memory.messages.turn import RecallOptions, form_later, observe_turn, recall_turn
+from mnemic.memory.runtime.graph import as_node
 from mnemic.memory.runtime.identity import identity_of
-from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.service.graphs import Graphs
 from mnemic.state.checking import check_arguments, quoted
 from mnemic.state.errors import InvalidInputError
@@ -33,6 +35,10 @@ class HostNodes:
     _resources: Resources
     _graphs: Graphs
 
+    @property
+    def _provide(self) -> Provider:
+        return Provider.of(self._resources)
+
     @check_arguments
     def recall(
         self,
@@ -41,7 +47,7 @@ class HostNodes:
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
         messages_key: str = "messages",
-    ) -> Callable[..., Awaitable[MemoryState]]:
+    ) -> Runnable[Any, Any]:
         """Return a node that writes the memory context of this turn into a `MemoryState`. It only reads the database.
 
         Args:
@@ -56,8 +62,8 @@ class HostNodes:
         """
         options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
 
-        async def recall(state: Any, runtime: Runtime[Any], config: RunnableConfig) -> MemoryState:
-            _require_channel(config)
+        async def recall(state: Any, runtime: Runtime[Any]) -> MemoryState:
+            _require_channel(get_config())
             identity = identity_of(runtime)
             messages = _conversation(state, messages_key)
             # the observe node decides whether a message may name its speaker
@@ -68,12 +74,10 @@ class HostNodes:
                 del recalled["memory_revision"]
             return recalled
 
-        return recall
+        return as_node(self._provide, recall)
 
     @check_arguments
-    def observe(
-        self, *, messages_key: str = "messages", several_speakers: bool = False
-    ) -> Callable[..., Awaitable[None]]:
+    def observe(self, *, messages_key: str = "messages", several_speakers: bool = False) -> Runnable[Any, Any]:
         """Return a node that stores the conversation for formation, each message once. It waits for no model.
 
         Place it at the end of a turn, and also right after START if a node between may remove messages or fail.
@@ -95,15 +99,15 @@ class HostNodes:
                 self._resources, identity, messages, revision=revision, several_speakers=several_speakers
             )
 
-        return observe
+        return as_node(self._provide, observe)
 
-    def form(self) -> Callable[..., Awaitable[None]]:
+    def form(self) -> Runnable[Any, Any]:
         """Return a node that starts the formation of due messages, as `form_later` does. It waits for no model."""
 
         async def form(state: Any, runtime: Runtime[Any]) -> None:
             form_later(self._resources, self._graphs.formation, identity_of(runtime))
 
-        return form
+        return as_node(self._provide, form)
 
 
 def _conversation(state: Mapping[str, Any], key: str) -> Any:

@@ -10,7 +10,6 @@ from tests.support.server import Clone
 PRELOADING = """
 import asyncio, os, sys, traceback
 from mnemic import Identity, Mnemic, Settings
-from mnemic.memory.runtime.background import run_on_loop
 from mnemic.state.errors import ForkedProcessError
 
 ANA = Identity(agent_id="guide", user_id="ana", session_id="s1", role="owner")
@@ -42,7 +41,7 @@ if not worker:
         "form_later": lambda: asyncio.run(memory.admin.form_later(ANA)),
         "threads": lambda: asyncio.run(memory.threads.list(ANA)),
         "export": lambda: asyncio.run(lines()),
-        "on the loop of the parent": lambda: run_on_loop(loop, lambda: memory.memories(ANA)),
+        "on the loop of the parent": lambda: memory.graphs.recall.invoke({}, context=ANA),
     }
     for name, call in calls.items():
         if (found := outcome(call)) != "forked":

@@ -373,10 +373,14 @@ def run_machines(clone: Clone, superuser: psycopg.Connection, chosen_settings: s
     """Machines on one event loop, each with an agent of its own; what they did and met, and how often."""
     met: Counter[str] = Counter()
     sizes = Settings(pool_size=1)
-    service, admin = (Database(clone.dsn_of(role), sizes) for role in (SERVICE_ROLE, ADMIN_ROLE))
+
+    async def opened(role: str) -> Database:
+        database = Database(clone.dsn_of(role), sizes)
+        await database.open()
+        return database
+
     with Runner() as runner:
-        runner.run(service.open())
-        runner.run(admin.open())
+        service, admin = (runner.run(opened(role)) for role in (SERVICE_ROLE, ADMIN_ROLE))
         try:
             run_state_machine_as_test(
                 lambda: TimeMachine(  # type: ignore[arg-type]  # any callable that makes a machine

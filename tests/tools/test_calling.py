@@ -26,8 +26,7 @@ async def test_a_tool_without_arguments_gets_the_identity_of_its_run(memory: Mne
 
 
 async def test_so_does_one_that_is_invoked_synchronously(memory: Mnemic) -> None:
-    loop = asyncio.get_running_loop()
-    tool = make_tool(memory._provide, "planner", Tool("whoami", "Returns the user.", Arguments, _own_name), loop)
+    tool = make_tool(memory._provide, "planner", Tool("whoami", "Returns the user.", Arguments, _own_name))
     call: dict[str, Any] = {"name": "whoami", "args": {}, "id": "call_1", "type": "tool_call"}
     turn = await asyncio.to_thread(host([tool]).invoke, {"messages": [AIMessage("", tool_calls=[call])]}, context=ANA)
     assert turn["messages"][-1].content == "ana as planner"

@@ -1,0 +1,183 @@
+"""`Mnemic` for programs without an event loop: it runs on a loop in a thread of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from mnemic.service.admin import Admin
+from mnemic.service.governance.history import History
+from mnemic.service.governance.privacy import Privacy
+from mnemic.service.hosts.threads import Threads
+from mnemic.service.memory import Mnemic
+from mnemic.service.usage import UsageReports
+from mnemic.state.settings import Settings
+from mnemic.storage.home_loop import HomeLoop
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Target = TypeVar("Target")
+
+
+class _OnHomeLoop(Generic[Target]):
+    """Methods of an asynchronous object that wait for its event loop, in any thread."""
+
+    def __init__(self, target: Target, home: HomeLoop) -> None:
+        self._target = target
+        self._home = home
+
+
+def blocking(
+    method: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result] | Awaitable[Result]],
+) -> Callable[Concatenate[_OnHomeLoop[Any], Parameters], Result]:
+    """Return a method that waits for an asynchronous one."""
+
+    @wraps(method)
+    def call(self: _OnHomeLoop[Any], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        async def awaited() -> Result:
+            return await method(self._target, *args, **kwargs)
+
+        return self._home.run(awaited)
+
+    return call
+
+
+def iterating(
+    method: Callable[Concatenate[Any, Parameters], AsyncIterator[Result]],
+) -> Callable[Concatenate[_OnHomeLoop[Any], Parameters], Iterator[Result]]:
+    """Return a method that iterates over the items of an asynchronous one."""
+
+    @wraps(method)
+    def call(self: _OnHomeLoop[Any], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Iterator[Result]:
+        return _items(self._home, method(self._target, *args, **kwargs))
+
+    return call
+
+
+def _items(home: HomeLoop, items: AsyncIterator[Result]) -> Iterator[Result]:
+    async def following() -> list[Result]:
+        async for item in items:
+            return [item]
+        return []
+
+    while item := home.run(following):
+        yield item[0]
+
+
+def direct(
+    method: Callable[Concatenate[Any, Parameters], Result],
+) -> Callable[Concatenate[_OnHomeLoop[Any], Parameters], Result]:
+    """Return a method that calls one that waits for nothing."""
+
+    @wraps(method)
+    def call(self: _OnHomeLoop[Any], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return method(self._target, *args, **kwargs)
+
+    return call
+
+
+class SyncHistory(_OnHomeLoop[History]):
+    """The history of memories for the person concerned, with contents."""
+
+    operations = blocking(History.operations)
+    undo = blocking(History.undo)
+    undo_session = blocking(History.undo_session)
+    undo_refinement = blocking(History.undo_refinement)
+    undo_run = blocking(History.undo_run)
+    restore = blocking(History.restore)
+    as_of = blocking(History.as_of)
+    events = blocking(History.events)
+    updates = blocking(History.updates)
+
+
+class SyncThreads(_OnHomeLoop[Threads]):
+    """Threads of an agent. Each belongs to one user, or to no user, and is invisible to all others."""
+
+    checkpointer = direct(Threads.checkpointer)
+    config = direct(Threads.config)
+    list = blocking(Threads.list)
+    copy = blocking(Threads.copy)
+    prune = blocking(Threads.prune)
+    delete = blocking(Threads.delete)
+
+
+class SyncPrivacy(_OnHomeLoop[Privacy]):
+    """The rights of a person over their memories and messages."""
+
+    messages = blocking(Privacy.messages)
+    count_messages = blocking(Privacy.count_messages)
+    shared = blocking(Privacy.shared)
+    unshare = blocking(Privacy.unshare)
+    erase = blocking(Privacy.erase)
+    erase_person = blocking(Privacy.erase_person)
+    export_audit = iterating(Privacy.export_audit)
+
+
+class SyncAdmin(_OnHomeLoop[Admin]):
+    """Settings of agents and scope keys, and the work on memories outside a conversation."""
+
+    describe = direct(Admin.describe)
+    pending_requests = direct(Admin.pending_requests)
+    configure_agent = blocking(Admin.configure_agent)
+    agent_settings = blocking(Admin.agent_settings)
+    assign_tenant = blocking(Admin.assign_tenant)
+    configure_scope = blocking(Admin.configure_scope)
+    scope_settings = blocking(Admin.scope_settings)
+    form_later = blocking(Admin.form_later)
+    consolidate = blocking(Admin.consolidate)
+    maintain = blocking(Admin.maintain)
+    maintenance_runs = blocking(Admin.maintenance_runs)
+    refinements = blocking(Admin.refinements)
+    embed_pending = blocking(Admin.embed_pending)
+    reembed = blocking(Admin.reembed)
+
+
+class SyncUsageReports(_OnHomeLoop[UsageReports]):
+    """Tokens and counts over time of an agent, or of all agents of a tenant."""
+
+    tokens = blocking(UsageReports.tokens)
+    stats = blocking(UsageReports.stats)
+    tenant_stats = blocking(UsageReports.tenant_stats)
+
+
+class SyncMnemic(_OnHomeLoop[Mnemic]):
+    """Long-term memory for agents. Open one with `with Mnemic.open_sync() as memory:`.
+
+    It has the methods and namespaces of `Mnemic`, without `await`; any number of threads may call them at once.
+    """
+
+    def __init__(self, memory: Mnemic) -> None:
+        home = memory.resources.database.home
+        super().__init__(memory, home)
+        #: The compiled graphs, for a graph of your own.
+        self.graphs = memory.graphs
+        #: Nodes for a host's own graph.
+        self.nodes = memory.nodes
+        #: Operations, their rollback, and past states.
+        self.history = SyncHistory(memory.history, home)
+        #: Threads of LangGraph.
+        self.threads = SyncThreads(memory.threads, home)
+        #: Sharing, export and erasure for the person concerned.
+        self.privacy = SyncPrivacy(memory.privacy, home)
+        #: Settings of agents and scope keys, and the work on memories outside a conversation.
+        self.admin = SyncAdmin(memory.admin, home)
+        #: Tokens and counts over time.
+        self.usage = SyncUsageReports(memory.usage, home)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._target.settings
+
+    recall = blocking(Mnemic.recall)
+    query = blocking(Mnemic.query)
+    observe = blocking(Mnemic.observe)
+    form = blocking(Mnemic.form)
+    remember = blocking(Mnemic.remember)
+    correct = blocking(Mnemic.correct)
+    forget = blocking(Mnemic.forget)
+    refine = blocking(Mnemic.refine)
+    get = blocking(Mnemic.get)
+    memories = blocking(Mnemic.memories)
+    update = blocking(Mnemic.update)
+    middleware = direct(Mnemic.middleware)
+    tools = direct(Mnemic.tools)
