@@ -3,25 +3,20 @@
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Recorded
-from mnemic.memory.runtime.graph import as_node, hide_untracked, recorded, with_resources
+from mnemic.memory.runtime.graph import as_node, hide_untracked, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
-from mnemic.nodes.recall import decide, note_decision, note_search, read_context, render, search, without_memory
+from mnemic.nodes.recall import decide, read_context, render, search, without_memory
 from mnemic.state.graphs import RecallInput, RecallOutput, RecallState
 from mnemic.state.identity import Identity
 
 
 def build_recall(provide: Provider) -> CompiledStateGraph[RecallState, Identity, RecallInput, RecallOutput]:
-    """Return the compiled graph. It has few nodes, since each costs half a millisecond per turn."""
+    """Return the compiled graph, for hosts that run it. Mnemic itself calls `recall`, without the cost of a graph."""
     builder = StateGraph(RecallState, context_schema=Identity, input_schema=RecallInput, output_schema=RecallOutput)
-    # a search names its user and its best similarity; the rest of every turn is summed up, not to write rows for each
-    reading = Recorded("recall", "read", counts_person=False)
-    deciding = Recorded("recall", "classify", note_decision, counts_person=False)
-    searching = Recorded("recall", "search", note_search)
-    builder.add_node("read_context", with_resources(provide, recorded(read_context, reading), without_memory))
-    builder.add_node("decide", with_resources(provide, recorded(decide, deciding)))
-    builder.add_node("search", with_resources(provide, recorded(search, searching), without_memory))
+    builder.add_node("read_context", with_resources(provide, read_context, without_memory))
+    builder.add_node("decide", with_resources(provide, decide))
+    builder.add_node("search", with_resources(provide, search, without_memory))
     builder.add_node("render", as_node(provide, render))
     builder.add_edge(START, "read_context")
     builder.add_conditional_edges(

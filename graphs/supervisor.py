@@ -36,7 +36,7 @@ def build_supervisor(
 
     Args:
         provide: opens the resources of the nodes.
-        recalls: the recall graph for the same resources.
+        recalls: the recall graph, whose steps are drawn in the node that calls them.
         formation: the formation graph for the same resources.
         categories: named in the descriptions of the tools; None for descriptions without names.
         checkpointer: the store of its threads; None for that of the host or server, if it has one.
@@ -50,8 +50,8 @@ def build_supervisor(
     builder = StateGraph(
         SupervisorState, context_schema=Identity, input_schema=SupervisorInput, output_schema=SupervisorInput
     )
-    builder.add_node("recall", with_resources(provide, partial(recall, recalls=recalls)))
-    builder.add_node("agent", with_resources(provide, partial(answer, recalls=recalls, tools=tools)))
+    builder.add_node("recall", with_resources(provide, recall))
+    builder.add_node("agent", with_resources(provide, partial(answer, tools=tools)))
     builder.add_node("confirm", as_node(provide, confirm))
     # not under the name of its node, under which its messages would be streamed
     builder.add_node("tools", as_node(provide, partial(use_tools, node=ToolNode(tools, name="calls"))))

@@ -17,8 +17,9 @@ from mnemic.memory.messages.incoming import HostMessage
 from mnemic.memory.messages.turn import RecallOptions, form_pending, formation_name, observe
 from mnemic.memory.recall.query import list_memories
 from mnemic.memory.recall.query import query as run_query
+from mnemic.memory.recall.steps import recall as run_recall
 from mnemic.memory.runtime.access import get_memory
-from mnemic.memory.runtime.graph import run_graph, run_leased
+from mnemic.memory.runtime.graph import run_leased
 from mnemic.memory.runtime.principal import Principal
 from mnemic.memory.runtime.resources import Provider, Resources, open_resources
 from mnemic.models.overrides import split_overrides
@@ -43,7 +44,7 @@ from mnemic.state.formation import (
     RememberRequest,
     UpdateRequest,
 )
-from mnemic.state.graphs import Lease, RecallOutput, SearchMode
+from mnemic.state.graphs import Lease, RecallInput, SearchMode
 from mnemic.state.identity import AnyIdentity, HostId, Identity, Scope
 from mnemic.state.kinds import KINDS, ExplicitKind, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, BudgetTokens, MemoryFilters, MemoryQuery
@@ -173,9 +174,8 @@ class Mnemic:
             CategoryRefusedError: if the role has no allowlist.
             InvalidInputError: if an argument cannot be used.
         """
-        request = {"question": question, "search": search, "budget_tokens": budget_tokens}
-        output = cast(RecallOutput, await run_graph(self.graphs.recall, request, identity))
-        return RecallResult.from_output(output)
+        request: RecallInput = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        return RecallResult.from_state(await run_recall(self.resources, identity, request))
 
     @check_arguments
     async def query(

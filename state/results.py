@@ -16,7 +16,7 @@ from mnemic.state.graphs import (
     FormationOutput,
     MemoryContext,
     Outcome,
-    RecallOutput,
+    RecallState,
     RefusedText,
     Waits,
 )
@@ -39,9 +39,6 @@ class AnnouncedChange:
 
 
 #: Readers of the rows in a graph's output; built when first used.
-_SEARCH_RESULTS: TypeAdapter[tuple[SearchResult, ...]] = TypeAdapter(
-    tuple[SearchResult, ...], config={"defer_build": True}
-)
 _CHANGES: TypeAdapter[tuple[AnnouncedChange, ...]] = TypeAdapter(
     tuple[AnnouncedChange, ...], config={"defer_build": True}
 )
@@ -69,17 +66,17 @@ class RecallResult:
     over_budget: tuple[str, ...]
 
     @classmethod
-    def from_output(cls, output: RecallOutput) -> Self:
-        """Return the result of the graph's output."""
+    def from_state(cls, state: RecallState) -> Self:
+        """Return the result of a recall."""
         return cls(
-            context=output["context"],
-            memories=_SEARCH_RESULTS.validate_python(output["memories"]),
-            searched=output["searched"],
-            tokens=output["tokens"],
-            degraded=output["degraded"],
-            revision=output["revision"],
-            updates=_CHANGES.validate_python(output["updates"]),
-            over_budget=tuple(output["over_budget"]),
+            context=state["context"],
+            memories=tuple(state["results"]),
+            searched=state["searched"],
+            tokens=state["tokens"],
+            degraded=state["degraded"],
+            revision=state["revision"],
+            updates=_CHANGES.validate_python(state["updates"]),
+            over_budget=tuple(state["over_budget"]),
         )
 
 

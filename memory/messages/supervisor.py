@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from mnemic.memory.messages.incoming import require_storable
-from mnemic.memory.messages.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
+from mnemic.memory.messages.turn import Recall, begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.memory.runtime.agent_settings import agent_settings
 from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.resources import Resources
@@ -27,7 +27,7 @@ MAX_CALLING: Final = 12
 
 
 async def recall_for_turn(
-    resources: Resources, identity: Identity, recalls: AnyGraph, messages: Sequence[AnyMessage]
+    resources: Resources, identity: Identity, recall: Recall, messages: Sequence[AnyMessage]
 ) -> SupervisorState:
     """Recall for the user's message, and store it at the same time; reset the channels of an earlier turn.
 
@@ -39,7 +39,7 @@ async def recall_for_turn(
         raise InvalidInputError("messages: a turn begins with a message of the user")
     require_storable(messages[-1], identity)
     storing = store_turn(resources, identity, dialogue(messages))
-    recalled = await begin_turn(recall_turn(recalls, identity, messages), storing)
+    recalled = await begin_turn(recall_turn(recall, identity, messages), storing)
     fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
     return {**fresh, **recalled}
 
@@ -47,7 +47,7 @@ async def recall_for_turn(
 async def answer(
     resources: Resources,
     identity: Identity,
-    recalls: AnyGraph,
+    recall: Recall,
     tools: Sequence[BaseTool],
     state: SupervisorState,
 ) -> tuple[AIMessage, SupervisorState]:
@@ -57,7 +57,7 @@ async def answer(
     """
     messages = state["messages"]
     if "memory_context" not in state:
-        state = {**state, **await recall_turn(recalls, identity, messages)}
+        state = {**state, **await recall_turn(recall, identity, messages)}
     settings = await agent_settings(resources, identity)
     conversation = transcript(system_prompt(settings.persona), messages, state.get("tool_answers", {}))
     request = with_memory(conversation, state["memory_context"])

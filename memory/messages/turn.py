@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from mnemic.memory.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.memory.runtime.budget import require_tokens
-from mnemic.memory.runtime.graph import AnyGraph, formation_lease, run_graph, run_leased
+from mnemic.memory.runtime.graph import AnyGraph, formation_lease, run_leased
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.repair import refusal_summary
@@ -23,7 +23,7 @@ from mnemic.state.errors import (
     MissingIdentityError,
     MnemicError,
 )
-from mnemic.state.graphs import FormationOutput, RecallOutput, SearchMode
+from mnemic.state.graphs import FormationOutput, RecallInput, RecallState, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
 from mnemic.state.supervisor import MemoryState
@@ -52,8 +52,12 @@ class RecallOptions:
         return identity.model_copy(update={"role": self.role})
 
 
+#: The recall of an identity; another feature provides it.
+Recall = Callable[[Identity, RecallInput], Awaitable[RecallState]]
+
+
 async def recall_turn(
-    graph: AnyGraph, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
+    recall: Recall, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
     """Return the memory channels of the turn that answers the last message of a user.
 
@@ -62,8 +66,12 @@ async def recall_turn(
     """
     options = options or RecallOptions()
     question, message_id = last_question(messages)
-    given = {"question": question, "search": options.search, "budget_tokens": options.budget_tokens}
-    recalled: RecallOutput = await run_graph(graph, given, options.in_role(identity))
+    request: RecallInput = {
+        "question": question,
+        "search": options.search,
+        "budget_tokens": options.budget_tokens,
+    }
+    recalled = await recall(options.in_role(identity), request)
     return {
         "memory_context": replace(recalled["context"], message_id=message_id),
         "memory_revision": recalled["revision"],

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from pydantic import ConfigDict, TypeAdapter
-
 from mnemic.memory.recall.delta import header
 from mnemic.memory.recall.heuristics import search_reason
 from mnemic.memory.recall.search import VisibleSearch, fit_results
@@ -32,8 +30,6 @@ from mnemic.storage import memories, revisions
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
-#: Results are the graph's output, so they are plain JSON. The adapter is built at its first use, not at import.
-_RESULTS: Final = TypeAdapter(list[SearchResult], config=ConfigDict(defer_build=True))
 
 
 # -- read
@@ -232,7 +228,7 @@ def render_context(reading: RecallReading, results: Sequence[SearchResult], read
         turn=render_turn(results, reading.delta, reader=reader),
     )
     tokens = count_tokens(context.standing) + count_tokens(context.turn)
-    return {"context": context, "memories": _RESULTS.dump_python([*results], mode="json"), "tokens": tokens}
+    return {"context": context, "tokens": tokens}
 
 
 # -- memories that are always in context
