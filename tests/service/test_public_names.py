@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
 import mnemic
-from mnemic import Administration, Identity, MemoryFilters, Mnemic, Settings
+from mnemic import Administration, Identity, MemoryFilters, Mnemic, Settings, SyncMnemic
 from mnemic.service.admin import Admin
 from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
@@ -24,7 +24,7 @@ from tests.support.wheel import ROOT
 #: Annotations of `Mnemic.open` that only type checkers import.
 FOREIGN = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings}
 NAMES = [name for name in dir(mnemic) if not name.startswith("__")]
-FACES = [Mnemic, Administration, Admin, History, BlindHistory, HostNodes, Privacy, Threads, UsageReports]
+FACES = [Mnemic, SyncMnemic, Administration, Admin, History, BlindHistory, HostNodes, Privacy, Threads, UsageReports]
 
 
 def methods(face: type) -> Iterator[Callable[..., Any]]:
