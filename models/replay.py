@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple
 
+from mnemic.memory.text.shape import count_tokens
 from mnemic.models.loopback import LoopbackServer, Request, Response, completion, refusal, schema_name
 from mnemic.prompts.background.insights import INSIGHTS
 from mnemic.prompts.background.judge_pairs import JUDGE_PAIRS
@@ -168,7 +169,11 @@ class Replay(LoopbackServer):
             self.missing[wanted.step] += 1
             return refusal(_NOT_RECORDED, "not_recorded", self._problem())
         self.exchanges.append((request, exchange(request, self.session, message)))
-        return 200, "application/json", json.dumps(completion(request, message)).encode()
+        return (
+            200,
+            "application/json",
+            json.dumps(completion(request, message, usage=_usage(request, message))).encode(),
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -180,6 +185,11 @@ class Replay(LoopbackServer):
     def _problem(self) -> str:
         steps = ", ".join(f"{count} of {step}" for step, count in sorted(self.missing.items()))
         return f"the record has no answer to requests with this input ({steps}): {self._remedy}"
+
+
+def _usage(request: Request, message: dict[str, Any]) -> tuple[int, int]:
+    """Return estimates of the tokens that a provider would count for a request and its answer."""
+    return count_tokens(json.dumps(request["messages"], ensure_ascii=False)), count_tokens(json.dumps(message))
 
 
 def _digest(value: Any) -> str:

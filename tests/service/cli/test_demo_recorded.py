@@ -1,6 +1,7 @@
-"""`mnemic demo --recorded` shows what a language model once answered, and nothing where that no longer fits."""
+"""`mnemic demo` shows what a language model once answered, and nothing where that no longer fits."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,15 +44,19 @@ def test_recorded_answers_replay_without_a_model_as_the_first_line_states(
     mnemic: Command, model: LoopbackModel, talk: Path
 ) -> None:
     asked = len(model.chat_requests)
-    result = mnemic("demo", talk.parent, "--recorded")
+    result = mnemic("demo", talk.parent)
     assert (result.exit_code, result.stderr) == (0, "")
+    shown = " ".join(result.stdout.split())
     assert "recorded" in result.stdout.splitlines()[0].lower()
-    assert BEES in " ".join(result.stdout.split())
-    assert "demo --recorded" not in result.stdout
+    for part in (SAID[0], BEES, "demo --live", "mnemic chat"):
+        assert part in shown
+    tokens = re.search(r"about ([\d,]+) tokens in", shown)  # what the recorded calls would cost
+    assert tokens
+    assert int(tokens[1].replace(",", "")) > 100
     assert len(model.chat_requests) == asked
-    # and whoever sees the other one is told of it, unless a program reads
-    assert "mnemic demo --recorded" in mnemic("demo", talk.parent).stdout.splitlines()[-1]
-    json.loads(mnemic("demo", talk.parent, "--json").stdout)
+    live = mnemic("demo", talk.parent, "--live").stdout
+    assert len(model.chat_requests) > asked
+    assert ("recorded" in live.lower(), "demo --live" in live) == (False, False)
 
 
 _OTHER_PROMPT = """
@@ -64,7 +69,7 @@ main()
 
 
 def test_answers_of_another_prompt_are_replayed_with_a_note(mnemic: Command, talk: Path) -> None:
-    command = [sys.executable, "-c", _OTHER_PROMPT, "demo", str(talk.parent), "--recorded"]
+    command = [sys.executable, "-c", _OTHER_PROMPT, "demo", str(talk.parent)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "extract_facts: 1 of the answers were recorded with another prompt" in result.stderr
     assert "extract_reflections" not in result.stderr
@@ -73,17 +78,14 @@ def test_answers_of_another_prompt_are_replayed_with_a_note(mnemic: Command, tal
 
 def test_what_was_said_otherwise_has_no_recorded_answer(mnemic: Command, talk: Path) -> None:
     talk.write_text(talk.read_text("utf-8").replace("two hives", "three hives"), encoding="utf-8")
-    result = mnemic("demo", talk.parent, "--recorded")
+    result = mnemic("demo", talk.parent)
     assert (result.exit_code != 0, "record anew" in " ".join(result.stderr.split())) == (True, True)
     assert "Known now" not in result.stdout
-    Talks(talk.parent).record.unlink()
-    result = mnemic("demo", talk.parent, "--recorded")
-    assert (result.exit_code, result.stdout, "recorded" in result.stderr) == (2, "", True)
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not Talks().record.exists(), reason="no record of the example conversations was made yet")
 def test_the_record_of_the_package_fits_its_prompts(mnemic: Command) -> None:
-    result = mnemic("demo", "--recorded", "--json")
+    result = mnemic("demo", "--json")
     assert result.exit_code == 0, result.stderr
     assert len(json.loads(result.stdout)["memories"]) > 100
