@@ -240,7 +240,7 @@ def require_provider(setting: str, name: str) -> None:
     if name == OFFLINE:
         return
     if not all(name.partition(":")):
-        raise ConfigurationError(f"{setting} is written as provider:model, such as openai:gpt-5-mini, or is offline")
+        raise ConfigurationError(f"{setting} must be provider:model, such as openai:gpt-5-mini, or offline")
     from langchain.chat_models import base
 
     # LangChain's own list, which has no public name; without it a missing package shows at the first request

@@ -46,13 +46,15 @@ class Endpoint(NamedTuple):
 
     def fill(self, advice: str) -> str:
         """Return an advice with the names of this endpoint's settings."""
-        if not self.name.startswith("openai:"):
-            key, address = f"the key of {self.name.partition(':')[0]}", "the provider's address"
+        provider_name = self.name.partition(":")[0]
+        server, api = "the server", "an OpenAI API"
+        if provider_name != "openai":
+            key, address, api = f"the key of {provider_name}", "the provider's address", f"the API of {provider_name}"
         elif self.url:
             key, address = "MNEMIC_API_KEY", f"MNEMIC_BASE_URL, which is {self.url}"
         else:
             key, address = "MNEMIC_API_KEY", "MNEMIC_BASE_URL"
-        return advice.format(key=key, setting=self.setting, address=address)
+        return advice.format(key=key, setting=self.setting, address=address, server=server, api=api)
 
 
 class Failure(NamedTuple):
@@ -122,8 +124,8 @@ _KINDS: Final = (
     _REQUEST,
     # raised by clients for an answer outside the protocol: a page of HTML, no choices
     _Kind(
-        *("an answer that is not of the protocol", (TypeError, ValueError, AttributeError, LookupError), 0),
-        "correct {address}: the server there has another API",
+        *("unreadable answer", (TypeError, ValueError, AttributeError, LookupError), 0),
+        "{server} did not answer like {api}; correct {address}",
         is_misconfigured=True,
     ),
 )

@@ -110,7 +110,9 @@ def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
             f"{type(model).__name__} has no structured output by {method}; try MNEMIC_STRUCTURED_OUTPUT"
         ) from error
     if not isinstance(chain, RunnableSequence):
-        raise ConfigurationError(f"{type(model).__name__} has no structured output that can be read")
+        raise ConfigurationError(
+            f"{type(model).__name__} has no structured output that can be read; set MNEMIC_STRUCTURED_OUTPUT=text"
+        )
     return chain.first
 
 

@@ -22,9 +22,9 @@ CUT: Final = ValidationIssue("cut off at the output limit", "it was cut off. Wri
 FILTERED: Final = ValidationIssue(
     "stopped by the content filter", "it was stopped by a content filter. Leave that out."
 )
-UNREASONABLE: Final = ValidationIssue("far too long, or one thing repeated", "it was far too long or repeated itself.")
+UNREASONABLE: Final = ValidationIssue("far too long or repetitive", "it was far too long or repeated itself.")
 NOTHING: Final = ValidationIssue(
-    "nothing, and no word that there is nothing",
+    "no drafts, and nothing_else left unset",
     "it holds nothing. Write down what is there, or set nothing_else to true if nothing is.",
 )
 #: Advice on JSON that breaks the schema.

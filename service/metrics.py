@@ -41,7 +41,9 @@ async def metrics_text(resources: Resources, *, with_process: bool = True) -> st
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector
     except ImportError:
-        raise ConfigurationError("metrics need the package prometheus-client: install mnemic[metrics]") from None
+        raise ConfigurationError(
+            "metrics need the package prometheus-client: run `pip install prometheus-client`"
+        ) from None
 
     metrics = [*_of_database(await service_figures(resources.database))]
     if with_process:

@@ -43,7 +43,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
     "extra_forbidden": "there is no field of this name",
-    "tuple_type": "is a list",
+    "tuple_type": "must be a list",
     "literal_error": "use {expected}",
     **dict.fromkeys(("missing", "missing_argument", "missing_keyword_only_argument"), "is missing"),
     "unexpected_keyword_argument": "there is no argument of this name",
@@ -159,7 +159,7 @@ def to_uuid(value: object) -> UUID:
     with suppress(ValueError):  # the message of `UUID` may quote the text
         if isinstance(value, str):
             return UUID(str.__str__(value))  # a subclass may have methods of its own
-    raise ValueError("an id is a UUID, or its text")
+    raise ValueError("must be a UUID or its text")
 
 
 def _without_surrogates(value: object) -> object:
@@ -180,14 +180,14 @@ def _to_moment(value: object, read: ValidatorFunctionWrapHandler) -> object:
     try:
         return read(value)
     except ValidationError:
-        raise ValueError("a revision of the history, or a datetime with its zone") from None
+        raise ValueError("must be a revision of the history, or a datetime with its zone") from None
 
 
 def _to_time(value: object, read: ValidatorFunctionWrapHandler) -> object:
     try:
         return read(value)
     except ValidationError:
-        raise ValueError("a datetime with its zone, such as 2026-03-02T09:14:00Z") from None
+        raise ValueError("must be a datetime with its zone, such as 2026-03-02T09:14:00Z") from None
 
 
 #: A time as callers pass it.
@@ -261,7 +261,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 def _long_enough(secret: SecretStr) -> SecretStr:
     if len(secret.get_secret_value()) < MIN_SECRET:
-        raise ValueError(f"is a secret of at least {MIN_SECRET} characters")
+        raise ValueError(f"must be a secret of at least {MIN_SECRET} characters")
     return secret
 
 

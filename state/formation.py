@@ -102,7 +102,7 @@ class _Request(BaseModel):
 
 def _in_order(value: Any) -> Any:
     if not isinstance(value, list | tuple):
-        raise ValueError("is no list of texts")
+        raise ValueError("must be a list of texts")
     return value
 
 

@@ -33,7 +33,7 @@ MAX_MEMBERS = 1000
 
 def _clean_id(value: str) -> str:
     if not value.strip() or value != value.strip() or not value.isprintable() or len(value.encode()) > MAX_ID_BYTES:
-        raise ValueError(f"an id is printable text of at most {MAX_ID_BYTES} bytes without white space at its ends")
+        raise ValueError(f"must be printable text of at most {MAX_ID_BYTES} bytes without white space at its ends")
     return value
 
 
@@ -74,7 +74,7 @@ def split_scope_key(key: str) -> tuple[Scope, str]:
     scope, _, owner = key.partition(":")
     if scope in get_args(Scope) and owner:
         return cast("Scope", scope), owner
-    raise InvalidInputError("a scope key is written as 'user:ana' or 'group:harbor'; this is none")
+    raise InvalidInputError("scope_key: write it as user:ana, group:harbor, session:ID or agent:NAME")
 
 
 #: Default role: the agent that talks with people.
@@ -165,7 +165,7 @@ def require_known_fields(names: Iterable[object]) -> None:
     for name in names:
         if name not in Identity.model_fields:
             unknown = field_name(name if isinstance(name, str) else "")
-            raise InvalidInputError(f"{unknown}: an identity has no such field{_hint(unknown)}")
+            raise InvalidInputError(f"{unknown}: an identity has no field of this name{_hint(unknown)}")
 
 
 def _hint(unknown: str) -> str:

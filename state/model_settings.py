@@ -73,7 +73,7 @@ class ModelSettings(BaseSettings, metaclass=OwnNames):
     @classmethod
     def _names_a_provider(cls, name: str | None) -> str | None:
         if name is not None and name != OFFLINE and not all(name.partition(":")):
-            raise ValueError("is written as provider:model, such as openai:gpt-5-mini, or is offline")
+            raise ValueError("must be provider:model, such as openai:gpt-5-mini, or offline")
         return name
 
     @field_validator("model_arguments", mode="before")
@@ -85,7 +85,7 @@ class ModelSettings(BaseSettings, metaclass=OwnNames):
         try:
             return json.loads(arguments)
         except ValueError:  # its context holds the text
-            raise ValueError("is a JSON object") from None
+            raise ValueError("must be a JSON object") from None
 
     @field_validator("base_url")
     @classmethod
@@ -96,9 +96,9 @@ class ModelSettings(BaseSettings, metaclass=OwnNames):
         try:
             urlsplit(address).port  # noqa: B018 - reading it parses it
         except ValueError:  # it quotes the address
-            raise ValueError("is no address with a host and a port") from None
+            raise ValueError("must have a host and a valid port") from None
         if not re.match("https?://[^/]", address):
-            raise ValueError("begins with http:// or https://, such as http://localhost:8000/v1")
+            raise ValueError("must begin with http:// or https://, such as http://localhost:8000/v1")
         return url
 
     def model_for(self, tier: Tier) -> str:

@@ -30,11 +30,13 @@ def _checked(line: str) -> str:
     if line == OFF:
         return line
     if len(parts) not in (_CRON_FIELDS, _CRON_FIELDS + 1) or not _fires(" ".join(parts[:_CRON_FIELDS])):
-        raise ValueError("is a cron line with an optional time zone, such as `0 4 * * sun Europe/Lisbon`, or `off`")
+        raise ValueError(
+            "must be a cron line with an optional time zone, such as `0 4 * * sun Europe/Lisbon`, or `off`"
+        )
     try:
         ZoneInfo(_zone_name(parts))
     except (ValueError, OSError, KeyError):
-        raise ValueError("ends with a text that is no time zone; write one such as Europe/Lisbon") from None
+        raise ValueError("must end with a time zone such as Europe/Lisbon, or without one") from None
     return " ".join(parts)
 
 

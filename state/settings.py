@@ -278,7 +278,7 @@ class Settings(ModelSettings):
     @classmethod
     def _can_be_passed_on(cls, value: object) -> object:
         if isinstance(value, str) and not str.isprintable("".join(str.split(value))):
-            raise ValueError("holds characters that cannot be used")
+            raise ValueError("has control characters; remove them")
         return value
 
     @field_validator("extraction")
@@ -335,7 +335,7 @@ class Settings(ModelSettings):
         allowed = {name for name, field in type(self).model_fields.items() if OWN in field.metadata}
         if unknown := sorted(overrides.keys() - allowed):
             names = ", ".join(map(field_name, unknown))
-            raise ConfigurationError(f"an agent cannot override {names}; it may set {sorted(allowed)}")
+            raise ConfigurationError(f"an agent cannot override {names}; it may override {', '.join(sorted(allowed))}")
         values = {name: value for name, value in overrides.items() if value is not None}
         if not values:
             return self

@@ -32,7 +32,7 @@ def to_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):  # a path, an unknown name, a folder
-        raise ValueError("is no time zone known here; give an IANA name, such as Europe/Lisbon") from None
+        raise ValueError("must be the IANA name of a time zone, such as Europe/Lisbon") from None
 
 
 def load_zones() -> None:

@@ -41,6 +41,8 @@ _PASSING: Final = re.compile(
     re.IGNORECASE,
 )
 _RETRY_SECONDS: Final = 0.2
+#: Beginning of a line of the driver that repeats the advice of our own message.
+_DRIVERS_ADVICE: Final = "Is the server running"
 _MAX_REASON_LENGTH: Final = 500
 #: Order in which two clients query their server process. A pooler that shares connections cannot give each client the
 #: same process every time, neither last-in-first-out nor in a circle.
@@ -179,14 +181,14 @@ async def connect(dsn: str, variable: str, seconds: float) -> AsyncConnection[An
                 try:
                     return await AsyncConnection.connect(dsn, **options)
                 except Error as error:
-                    # the driver's lines; the second one is its advice
                     lines = map(str.strip, str(error).splitlines())
-                    reason = "; ".join(lines)[:_MAX_REASON_LENGTH]
+                    said = "; ".join(line for line in lines if not line.startswith(_DRIVERS_ADVICE))
+                    reason = said.removeprefix("connection failed: ")[:_MAX_REASON_LENGTH]
                 if not _PASSING.search(reason):
                     break
                 await asyncio.sleep(_RETRY_SECONDS)
     raise DatabaseUnavailableError(
-        f"no connection with {variable}: {reason.rstrip('.?')}. Check that the server runs and that the DSN is right"
+        f"no connection with {variable}: {reason.rstrip('.?')}. Start the server, or correct the DSN"
     )
 
 

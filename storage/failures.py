@@ -27,12 +27,15 @@ _INCOMPLETE: Final[_Kind] = (
     DatabaseSetupError,
     "the database lacks what this version of Mnemic works with: run `mnemic db migrate`, then `mnemic doctor`",
 )
-_FAILED: Final[_Kind] = (MnemicError, "the database failed and nothing was written: its log says why")
-_MISUSED: Final[_Kind] = (MnemicError, "the database driver refused a statement of Mnemic's own; nothing was written")
+_FAILED: Final[_Kind] = (MnemicError, "the database failed and nothing was written: look into its log")
+_MISUSED: Final[_Kind] = (
+    MnemicError,
+    "the database driver refused a statement of Mnemic; nothing was written. Report it with the log",
+)
 #: By SQLSTATE, or by its first two characters, which name a class of errors.
 _BY_STATE: Final[dict[str, _Kind]] = {
     "40": (ConcurrentChangeError, ConcurrentChangeError.__doc__ or ""),
-    "23505": (ConcurrentChangeError, "somebody else stored the same meanwhile; nothing was written, run it again"),
+    "23505": (ConcurrentChangeError, "another run stored the same meanwhile; nothing was written. Run it again"),
     "23": (InvalidInputError, "a value breaks a rule of the database; nothing was written"),
     "22": _UNSTORABLE,
     "54": _UNSTORABLE,  # too large for a column or an index
@@ -43,9 +46,9 @@ _BY_STATE: Final[dict[str, _Kind]] = {
         "the database takes no changes now: it is read-only, as a standby is; try again",
     ),
     **dict.fromkeys(("42P01", "42703", "42883", "3F"), _INCOMPLETE),
-    "55P03": (DatabaseUnavailableError, "another transaction kept what this one needed for too long; try again"),
+    "55P03": (DatabaseUnavailableError, "another transaction held a lock for too long; try again"),
     "57014": (DatabaseUnavailableError, "the database cut a statement that took too long; try again"),
-    "25P03": (DatabaseUnavailableError, "the database ended a transaction that had stood still; try again"),
+    "25P03": (DatabaseUnavailableError, "the database ended an idle transaction; try again"),
     **dict.fromkeys(("08", "28", "53", "57", "58"), _UNAVAILABLE),
 }
 #: Without a SQLSTATE it was the driver or the pool that failed; the first that fits.

@@ -196,7 +196,7 @@ async def plan_restore(tx: ScopedTransaction, key: str, at: int | datetime, *, a
     ((is_within,),) = await tx.tuples(_SQL["is_within_operation"], {"key": key, "revision": revision})
     if is_within:
         raise InvalidInputError(
-            f"{revision} lies within an operation: use its last_revision, or the one before its first_revision"
+            f"revision {revision} lies within an operation: use its last_revision, or the one before its first_revision"
         )
     keys = None if administers else [key]
     return await _plan(tx, keys, None, {"revision": revision, "key": tx.stored_key(key)})

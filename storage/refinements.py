@@ -151,7 +151,7 @@ async def merge(tx: ScopedTransaction, merged: Sequence[LedgerEntry], category: 
         "role": tx.identity.role,
     }
     if len(await tx.tuples(_SQL["close_merged"], values)) != len(ids):
-        raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written")
+        raise ConcurrentChangeError("one of these memories was changed meanwhile; nothing was written. Run it again")
     rows = await tx.tuples(_SQL["insert_merged"], values)
     return rows[0][0] if rows else None
 

@@ -71,14 +71,14 @@ def owner_of_run(config: RunnableConfig | None, *, only: ThreadOwner | None = No
     owners = _owners_in(config)
     if only is not None and owners - {only}:
         raise RefusedIdentityError(
-            "the run has another identity than its checkpointer: compile the graph with memory.checkpointer()"
+            "the run has another identity than its checkpointer: compile the graph with memory.threads.checkpointer()"
         )
     if only is not None:
         return only
     if not owners:
         raise MissingIdentityError(
-            "the thread has no owner: run the graph with memory.thread(identity) as its config, or with"
-            " context=identity, or compile it with memory.checkpointer(identity)"
+            "the thread has no owner: run the graph with context=identity or with memory.threads.config(identity) as"
+            " its config, or compile it with memory.threads.checkpointer(identity)"
         )
     if len(owners) > 1:
         raise RefusedIdentityError("configurable: agent_id and user_id differ from the identity of the run's context")

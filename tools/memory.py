@@ -114,10 +114,10 @@ async def _correct(call: Call) -> Answer:
 
 
 async def _forget(call: Call) -> Answer:
-    """Forget a memory; the artifact has its id, and whether it existed."""
+    """Forget a memory; the artifact has the fields of `Forgotten`."""
     memory_id = call.arguments["id"]
     was_there = await forget(call.resources, call.identity, memory_id, ModelCaller())
-    return tools.forget_answer(memory_id, was_there), {"id": str(memory_id), "forgotten": was_there}
+    return tools.forget_answer(memory_id, was_there), {"id": str(memory_id), "changed": was_there}
 
 
 def _conversation(call: Call) -> list[Message]:

@@ -345,7 +345,7 @@ async def _count_turn(tx: ScopedTransaction, key: str | None, written: int, sett
         return
     if await scopes.count_turn_writes(tx, key, written) > settings.writes_per_user_and_day:
         raise ConcurrentChangeError(
-            "another run has used up what may be written for this user's turns today; nothing was written, run it again"
+            "another run has used up today's limit of writes for this user's turns; nothing was written. Run it again"
         )
 
 

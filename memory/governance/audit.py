@@ -30,7 +30,7 @@ from mnemic.storage.database import Database
 
 #: Rows of the chain that one transaction reads; a person's own row has at most two memories of 8 KiB.
 PAGE_ROWS: Final = 1000
-_NO_HISTORY: Final = "agent_id: no agent of this id has a history"
+_NO_HISTORY: Final = "agent_id: this agent has no history; check its name"
 
 
 async def verify(database: Database, administrator: str, agent_id: str | None, anchors: Anchors) -> list[AuditProblem]:

@@ -31,7 +31,7 @@ async def erase(
     keys: Sequence[str] = principal.keys or ()
     if ids is None:
         if identity.user_id is None:
-            raise InvalidInputError("user_id: erasing a person needs the person's id")
+            raise InvalidInputError("user_id: it is missing; set it to the person whose data to erase")
         keys = [scope_key("user", identity.user_id)]
     if dry_run:
         return await erasure.preview(principal.database, identity, keys, ids)

@@ -181,7 +181,7 @@ async def _carry_out(principal: Principal, planner: Planner, options: RollbackOp
         op_id = await _take_steps(principal, plan)
         if op_id is not None:
             return replace(rollback, op_id=op_id)
-    raise ConcurrentChangeError("these memories are being changed by others; nothing was written: try again")
+    raise ConcurrentChangeError("other runs keep changing these memories; nothing was written. Try again")
 
 
 async def _take_steps(principal: Principal, plan: Plan) -> UUID | None:

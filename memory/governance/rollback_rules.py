@@ -10,7 +10,7 @@ from mnemic.state.governance import LaterOperation, Plan, PlanRow, Rollback, Rol
 _CONFLICTS: Final = {
     "protected": "protected memories are rolled back by an administrator only",
     "later": "later operations ({}) changed the same memories: look at the dry run, and undo them too with cascade",
-    "twins": "active memories have the same text, or the same place: forget those first, or undo their operations",
+    "twins": "active memories have the same text or take the same place: forget them first, or undo their operations",
 }
 
 

@@ -100,15 +100,15 @@ def _to_time(value: object) -> object:
         try:
             time = datetime.fromisoformat(str.__str__(value))  # not by the methods of a subclass
         except ValueError:
-            raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z") from None
+            raise ValueError("must be ISO 8601, such as 2026-03-02T09:14:00Z") from None
     if time is None:
         return None
     if not isinstance(time, datetime):
-        raise ValueError("a time is ISO 8601, such as 2026-03-02T09:14:00Z, or a datetime")
+        raise ValueError("must be ISO 8601, such as 2026-03-02T09:14:00Z, or a datetime")
     if time.year not in _YEARS:
-        raise ValueError(f"a time lies in the years {_YEARS[0]} to {_YEARS[-1]}")
+        raise ValueError(f"must be in the years {_YEARS[0]} to {_YEARS[-1]}")
     if abs(time.utcoffset() or timedelta()) > timedelta(minutes=MAX_OFFSET_MINUTES):
-        raise ValueError(f"the offset of a time is at most {MAX_OFFSET_MINUTES // 60} hours")
+        raise ValueError(f"must have an offset from UTC of at most {MAX_OFFSET_MINUTES // 60} hours")
     return time
 
 
@@ -171,7 +171,7 @@ class IncomingMessage(BaseModel):
         except ValidationError as error:
             raise InvalidInputError(first_problem(error)) from None
         if "content" not in fields and message.stored_role == "user":
-            raise InvalidInputError("content: missing; the text of a message is its content")
+            raise InvalidInputError("content: is missing; put the text of the message there")
         return message
 
     @property
@@ -238,7 +238,7 @@ def _require_known_names(fields: Mapping[Any, Any]) -> None:
     for name in fields.keys() - IncomingMessage.model_fields.keys():
         for field in _DECISIVE_FIELDS:
             if isinstance(name, str) and name.startswith(field):
-                raise InvalidInputError(f"{field_name(name)}: a message has no such field; write {field}")
+                raise InvalidInputError(f"{field_name(name)}: a message has no field of this name; use {field}")
 
 
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
@@ -412,7 +412,7 @@ class _Conversion:
             return []
         role = incoming.stored_role
         if role == "user" and speaker is None:
-            raise MissingIdentityError("it belongs to no user: give the identity a user_id")
+            raise MissingIdentityError("a message of the role user belongs to no user: give the identity a user_id")
         message_id = self._id(incoming, speaker, texts)
         message = Message(
             id=message_id,
@@ -480,7 +480,7 @@ def _speaker(incoming: IncomingMessage, identity: Identity, *, several_speakers:
         raise RefusedIdentityError("user: an authenticated user speaks for no other user; leave it out")
     if not several_speakers:
         raise RefusedIdentityError(
-            "user: it names another speaker than the run's user, which counts only if the host allows several speakers:"
-            " several_speakers=True"
+            "user: it names another speaker than the run's user; pass several_speakers=True if the host, and no client,"
+            " sets this field"
         )
     return speaker

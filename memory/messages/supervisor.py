@@ -36,7 +36,7 @@ async def recall_for_turn(
             stay in the thread.
     """
     if not messages or not isinstance(messages[-1], HumanMessage) or messages[-1].content is None:
-        raise InvalidInputError("messages: a turn begins with a message of the user")
+        raise InvalidInputError("messages: the last message must be of the role user, with content")
     require_storable(messages[-1], identity)
     storing = store_turn(resources, identity, dialogue(messages))
     recalled = await begin_turn(recall_turn(recall, identity, messages), storing)

@@ -136,14 +136,17 @@ class Categories(NamedTuple):
         if set(distinct) <= set(allowed):
             return distinct
         may_request = ", ".join(allowed) or "none"
-        refused = self._describe_refused(next(name for name in distinct if name not in allowed), role)
-        raise CategoryRefusedError(f"categories: {refused}; allowed: {may_request}")
+        reasons = self._describe_refused([name for name in distinct if name not in allowed], role)
+        raise CategoryRefusedError(f"categories: {reasons}; allowed: {may_request}")
 
-    def _describe_refused(self, name: str, role: str) -> str:
-        """Return the reason why a role may not read this category; an unknown name may be any text."""
-        if name in self.by_name:
-            return f"{name!r} is not on the allowlist of the role {role}"
-        return f"{quoted(name)} is no category{nearest(name, self.by_name)}"
+    def _describe_refused(self, names: Sequence[str], role: str) -> str:
+        """Return the reasons why a role may not read these categories; an unknown name may be any text."""
+        reasons: list[str] = []
+        if known := [name for name in names if name in self.by_name]:
+            reasons.append(f"not on the allowlist of the role {role}: {', '.join(known)}")
+        if unknown := [name for name in names if name not in self.by_name]:
+            reasons.append(f"{quoted(unknown[0])} is no category{nearest(unknown[0], self.by_name)}")
+        return "; ".join(reasons)
 
     def writable(self, role: str) -> tuple[str, ...]:
         """Return the categories that a role may write: those that it reads and formation may choose from.

@@ -172,7 +172,9 @@ async def embed_within(resources: Resources, texts: Sequence[str], limit: float)
         async with asyncio.timeout(timeout):
             return await embed_each(resources.embedder, texts)
     except TimeoutError:
-        raise EmbedderUnavailableError(f"{resources.embedder.name} did not answer within {limit:g} s") from None
+        raise EmbedderUnavailableError(
+            f"{resources.embedder.name} did not answer within {limit:g} s: look at its server, or wait"
+        ) from None
 
 
 def indexed_text(row: PendingText) -> str:

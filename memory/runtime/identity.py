@@ -92,15 +92,15 @@ def bind_identity(identity: Identity, user: BaseUser | None, thread_id: str | No
         if getattr(identity, field) not in (None, value):
             raise RefusedIdentityError(f"{field}: it is not the authenticated user's; leave it out")
     if identity.role != SUPERVISOR:
-        raise RefusedIdentityError("role: a request speaks in no other role than the agent that people talk with")
+        raise RefusedIdentityError(f"role: a client's request has the role {SUPERVISOR}; leave it out")
     for field in ("teaches_agent", "members"):
         if getattr(identity, field):
-            raise RefusedIdentityError(f"{field}: only the host may set it, and no request")
+            raise RefusedIdentityError(f"{field}: only the host may set it; leave it out")
     agents, groups = token_claim(user, "agents"), token_claim(user, "groups")
     if agents and identity.agent_id not in agents:
-        raise RefusedIdentityError("agent_id: the token does not name this agent")
+        raise RefusedIdentityError("agent_id: the token does not name this agent; use one that it names")
     if not set(identity.group_ids) <= set(groups):
-        raise RefusedIdentityError("group_ids: the token does not name this group")
+        raise RefusedIdentityError("group_ids: the token does not name one of these groups; leave it out")
     return BoundIdentity(**{**identity.model_dump(), **bound, "group_ids": identity.group_ids or groups})
 
 
@@ -132,7 +132,7 @@ def require_own_scope(identity: Identity, key: str) -> None:
         RefusedIdentityError: if the scope key is a group's or the agent's, and the identity is a request's.
     """
     if isinstance(identity, BoundIdentity) and split_scope_key(key)[0] in ("group", "agent"):
-        raise RefusedIdentityError("scope_key: others share it, so only the host may change it, and no request")
+        raise RefusedIdentityError("scope_key: it is shared with others, so only the host may change it")
 
 
 def session_of(identity: Identity) -> str:
@@ -142,5 +142,5 @@ def session_of(identity: Identity) -> str:
         InvalidInputError: if the identity names none.
     """
     if identity.session_id is None:
-        raise InvalidInputError("messages belong to a session: give the identity a session_id")
+        raise InvalidInputError("session_id: it is missing, and messages belong to a session; give the identity one")
     return identity.session_id

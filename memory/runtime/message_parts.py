@@ -48,9 +48,9 @@ def read_part(part: dict[str, Any]) -> dict[str, str]:
     """
     kind, text = part.get("type"), part.get("text")
     if not isinstance(text, str | None):
-        raise ValueError("the text of a part is a string")
+        raise ValueError("the text of a part must be a string")
     if kind is None and text is None:
-        raise ValueError("a part of a message has a type, or a text")
+        raise ValueError("a part of a message must have a type or a text")
     name = _type_name(kind)
     if name not in _WRITTEN:
         return {"type": name, "text": "\n".join(_texts(part))}

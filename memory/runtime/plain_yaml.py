@@ -41,7 +41,7 @@ def read_plain(text: str) -> Any:
         return _Plain(text).get_single_data()
     # impossible numbers of characters and versions are Python's own errors
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        raise ValueError("it has to be YAML, without references (*) and without a repeated key") from None
+        raise ValueError("it must be YAML without references (*) and without a repeated key") from None
 
 
 def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
@@ -54,7 +54,7 @@ def read_settings(path: Traversable, form: type[Form], name: str) -> Form:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise ValueError(f"it may have {MAX_FILE_BYTES // 1024} KiB")
+            raise ValueError(f"it has more than {MAX_FILE_BYTES // 1024} KiB")
         return form.model_validate(read_plain(content.decode()))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

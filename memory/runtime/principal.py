@@ -33,7 +33,9 @@ class Principal:
         # what groups and the agent share is for administrators
         keys = tuple(key for key in identity.scope_keys if key.startswith(("user:", "session:")))
         if not keys:
-            raise InvalidInputError("user_id: a person's own memories need the person's id, or a session")
+            raise InvalidInputError(
+                "user_id: it is missing; set it, or the session_id, to name whose memories these are"
+            )
         return cls(database, identity, keys)
 
     @classmethod

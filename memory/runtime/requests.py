@@ -42,14 +42,14 @@ def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:
 def _phrase(written: object) -> Phrase:
     """Read a phrase such as `do you remember ... i/we mentioned`."""
     if not isinstance(written, str):
-        raise ValueError("has to be a text")
+        raise ValueError("must be text")
     parts = [part.split() for part in written.split("...")]
     runs: list[Run] = []
     for words in parts:
         if words:
             runs.append(tuple(_options(word) for word in words))
     if not runs:
-        raise ValueError("names no word, so that every message would have it")
+        raise ValueError("has no word, so every message would match")
     return Phrase(tuple(runs), anywhere=not parts[0])
 
 
@@ -58,7 +58,7 @@ def _options(written: str) -> frozenset[str]:
     for option in written.split("/"):
         words = folded(option)
         if len(words) != 1:
-            raise ValueError("consists of words, `/` between alternatives of a word, and `...`")
+            raise ValueError("must consist of words, `/` between alternatives of a word, and `...`")
         options.add(words[0])
     return frozenset(options)
 

@@ -108,7 +108,7 @@ def _load_session(directory: Path | None) -> Any:  # onnxruntime ships no types
     else:
         path = directory / "model.onnx"
     if not path.is_file():
-        raise ConfigurationError(f"there is no {path}; MNEMIC_MINILM_PATH is a directory with model.onnx")
+        raise ConfigurationError(f"MNEMIC_MINILM_PATH: there is no {path}; name a directory that holds model.onnx")
     model = path.read_bytes()
     if sha256(model).hexdigest() != SHA256:
         raise ConfigurationError(f"{path} is another model: its sha256 is not {SHA256}")

@@ -9,31 +9,33 @@ from mnemic.state.checking import nearest, quoted
 from mnemic.state.kinds import Kind, State
 
 UNKNOWN_ID: Final = "no memory of this user or session has this id: search for it, and take the id from there"
-PROTECTED: Final = "this memory is protected: only an administrator can lift that"
+PROTECTED: Final = "this memory is protected: only an administrator can unprotect it"
 #: Refusals of `forget`.
-SHARED_TO_FORGET: Final = "this memory is shared with others, and no conversation may take it from them"
-CONSOLIDATION_TO_FORGET: Final = "this is the consolidation of everything: it is rewritten, not forgotten"
+SHARED_TO_FORGET: Final = (
+    "this memory is shared with others, so no conversation may forget it: its author can unshare it"
+)
+CONSOLIDATION_TO_FORGET: Final = (
+    "this is a consolidation, which is rewritten: forget or correct the memories that it summarizes"
+)
 #: Refusals of `correct`, the first ones by the kind of a memory that is derived from others.
 DERIVED: Final[Mapping[Kind, str]] = MappingProxyType(
     {
-        "consolidation": "this is the consolidation of everything: remember what is right as a core memory beside it",
-        "journal": "this tells what a refinement did, which nobody rewrites: undo the refinement where it went wrong",
+        "consolidation": "this is a consolidation, which is rewritten: remember what is right as a core memory",
+        "journal": "this records a refinement, so it cannot be corrected: undo the refinement if it was wrong",
     }
 )
-ABSORBED: Final = "this has gone into a consolidation: remember what is right as a core memory beside that"
+ABSORBED: Final = "this reflection is part of a consolidation: remember what is right as a core memory"
 SHARED_TO_CORRECT: Final = (
-    "this memory is shared with others, and the new text may not be: that takes the user's own words, with nothing "
-    "personal or private in them. Remember it for this user alone"
+    "this memory is shared with others, and the new text may not be: a shared text is a whole sentence that the user "
+    "typed, with nothing personal or private in it. Remember it for this user alone"
 )
-NO_STEPS: Final = "a procedure is written as its title and, below it, a line for each step"
+NO_STEPS: Final = "content: write a procedure as its title and, below it, a line for each step"
 #: Refusals of `remember`.
-NO_CORE: Final = "this role does not read core memories and may not write them: choose the kind fact"
-NO_OWNER: Final = "a memory belongs to a user unless it may be shared: give the identity a user_id"
-REPEATED_STEPS: Final = "the procedure repeats itself: write each step once, as an order to whoever follows it"
+NO_CORE: Final = "kind: this role reads no core memories, so it may not write one; use the kind fact"
+NO_OWNER: Final = "user_id: it is missing, and a memory that is not shared belongs to a user; give the identity one"
+REPEATED_STEPS: Final = "steps: the procedure repeats itself; write each step once, as one instruction"
 #: Refusals of `update`.
-SHARED_TO_UPDATE: Final = (
-    "this memory is shared with others: give the identity teaches_agent to change it for all of them"
-)
+SHARED_TO_UPDATE: Final = "this memory is shared with others: only an identity with teaches_agent may change it"
 
 
 def not_writable(category: str, writable: Sequence[str]) -> str:
@@ -71,7 +73,7 @@ def closed(state: State, successor: UUID | None, act: str) -> str:
 
 def category_of_memory(category: str) -> str:
     """Return the refusal to correct a memory of a category that the role may not write."""
-    return f"this role may not write into the category {category}: forget the memory where it is wrong"
+    return f"this role may not write the category {category}: forget the memory if it is wrong"
 
 
 def limit_reached(limit: int, done: str) -> str:
@@ -81,12 +83,12 @@ def limit_reached(limit: int, done: str) -> str:
         limit: the limit.
         done: participle of the acts that are limited, such as `forgotten`.
     """
-    return f"this session has had {limit} memories {done} today, and that is the most"
+    return f"the limit is reached: this session has had {limit} memories {done} today (UTC); continue tomorrow"
 
 
 def switched_off(kind: Kind, setting: str) -> str:
     """Return the refusal of a kind that the agent does not keep."""
-    return f"this agent keeps no memory of the kind {kind}: its setting {setting} is off"
+    return f"kind: this agent keeps no memory of the kind {kind}, since its setting {setting} is off"
 
 
 def unusable(problem: str) -> str:

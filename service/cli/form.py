@@ -142,7 +142,9 @@ def _require_own_sessions(files: Sequence[Path]) -> None:
             repeated.add(path.stem)
         names.add(path.stem)
     if repeated:
-        raise InvalidInputError(f"several files would be the session {', '.join(sorted(repeated))}: rename them")
+        raise InvalidInputError(
+            f"several files have the name of one session, {', '.join(sorted(repeated))}: rename all but one"
+        )
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from rich.console import RenderableType
@@ -13,6 +12,7 @@ from mnemic.service.cli.options import (
     Agent,
     AsJson,
     Limit,
+    MemoryId,
     PersonOptions,
     Principal,
     open_memory,
@@ -79,9 +79,7 @@ class NewValues:
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Its tags; repeatable.")] = None
     no_tags: Annotated[bool, typer.Option("--no-tags", help="Remove its tags.")] = False
     importance: Annotated[int | None, typer.Option(help="1 trivial to 5 vital.")] = None
-    until: Annotated[
-        str | None, typer.Option(help="End of its validity: a day, which ends it at midnight before, or a time.")
-    ] = None
+    until: Annotated[str | None, typer.Option(help="Day or time from which on it no longer holds.")] = None
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `Mnemic.update`.
@@ -97,7 +95,7 @@ class NewValues:
 
 
 async def update(
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    memory_id: MemoryId,
     person: PersonOptions,
     values: NewValues,
     as_json: AsJson = False,

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 import typer
 
@@ -23,14 +24,19 @@ Concerned = Annotated[
     typer.Option("--user", help="Person in whose name the command runs. Default: an administrator, without contents."),
 ]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of that person; repeatable.")]
-Session = Annotated[str | None, typer.Option("--session", help="Session; it adds what belongs to it alone.")]
+Session = Annotated[
+    str | None, typer.Option("--session", help="Session, whose own memories and messages are included.")
+]
 Principal = Annotated[str, typer.Option("--actor", help="Name of the actor in the audit.")]
 GoverningActor = Annotated[
     str | None,
     typer.Option("--actor", help="Name of the administrator in the audit, without --user. Default: administrator."),
 ]
+MemoryId = Annotated[
+    UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic query` or `mnemic memories`.")
+]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without a confirmation.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
 #: Times that an option takes.

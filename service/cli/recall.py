@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any, Final, cast
-from uuid import UUID
 
 import typer
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mnemic.service.cli.options import Agent, AsJson, PersonOptions, Session, User, open_memory, to_time
+from mnemic.service.cli.options import Agent, AsJson, MemoryId, PersonOptions, Session, User, open_memory, to_time
 from mnemic.service.cli.terminal import (
     acting,
     command_line,
@@ -208,7 +207,7 @@ def _row(memory: Memory) -> tuple[object, ...]:
 
 
 async def history(
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    memory_id: MemoryId,
     person: PersonOptions,
     as_json: AsJson = False,
 ) -> None:

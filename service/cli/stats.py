@@ -30,7 +30,7 @@ async def stats(
 ) -> None:
     """Show memories, messages and tokens per day, context memories, and operations of an agent or a tenant."""
     if (agent is None) == (tenant is None):
-        raise InvalidInputError("name one of --agent and --tenant")
+        raise InvalidInputError("use either --agent or --tenant")
     today = datetime.now(UTC).date()
     since = today - timedelta(days=days - 1)
     async with open_memory() as memory:

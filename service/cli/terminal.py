@@ -150,10 +150,15 @@ def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
     if yes:
         return None
     if as_json or not sys.stdin.isatty():
-        return "--yes confirms it"
+        return "confirm it with --yes"
     if typer.confirm(question, err=True):
         return None
-    return "as you wish"
+    return "it was not confirmed"
+
+
+def _unfolded(text: str) -> str:
+    """Return a docstring with each paragraph on one line, since the help keeps its line breaks."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def blocking(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -180,7 +185,7 @@ def blocking(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
             say(f"mnemic: {error}")
             raise typer.Exit(2) from None  # typer's exit code for a wrong argument
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__, run.__doc__ = command.__name__, _unfolded(command.__doc__ or "")
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return run

@@ -15,6 +15,7 @@ from mnemic.service.cli.options import (
     GoverningOptions,
     Groups,
     Limit,
+    MemoryId,
     PersonOptions,
     Principal,
     Session,
@@ -46,8 +47,10 @@ from mnemic.state.model_settings import OFFLINE
 from mnemic.state.refinement import Refinement
 from mnemic.state.results import RefinementResult
 
-ToErase = Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Id of a memory or message.")]
-ToProtect = Annotated[list[UUID], typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")]
+ToErase = Annotated[
+    list[UUID] | None, typer.Argument(metavar="ID", help="Id of a memory or message, from `mnemic query`.")
+]
+ToProtect = Annotated[list[UUID], typer.Argument(metavar="ID", help="Ids of memories, from `mnemic memories`.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the plan.")]
 
 _TITLES: Final = ("when (UTC), and its id", "memories\ntokens", "changes", "ended, by")
@@ -55,7 +58,7 @@ _CHANGES: Final = ("duplicates", "merged", "updated", "deleted", "protected")
 
 
 async def correct(
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    memory_id: MemoryId,
     content: Annotated[str, typer.Argument(metavar="TEXT", help="The right statement, in one sentence.")],
     person: PersonOptions,
     as_json: AsJson = False,
@@ -67,7 +70,7 @@ async def correct(
 
 
 async def forget(
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a memory, from `mnemic memories`.")],
+    memory_id: MemoryId,
     person: PersonOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -116,13 +119,13 @@ async def erase(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase memories of a person for good, with every memory that says the same. Continue an interrupted erasure.
+    """Erase memories of a person for good, with every memory of the same content. Continue an interrupted erasure.
 
     The exit code is 1 if an id does not belong to the person, or if something is left.
     """
     ids = list(dict.fromkeys(memory_ids or ()))
     if everything == bool(ids):
-        raise InvalidInputError("name the memories to erase, or --everything")
+        raise InvalidInputError("name the ids to erase, or use --everything, but not both")
     identity = PersonOptions(agent=agent, user=user, session=session).identity()
     if not dry_run:
         erased = f"memories ({len(ids)})"

@@ -16,15 +16,16 @@ from mnemic.state.kinds import DailyUsage, RunUsage
 from mnemic.state.results import FormationResult
 
 _KEYS: Final = ("day", "step", "tier", "model")
-Day = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])]
+Since = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only since this day (UTC).")]
+Before = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only before this day (UTC).")]
 
 _TITLES = ("calls", "tokens in", "cached", "tokens out", "USD")
 
 
 async def usage(
     agent: Agent,
-    since: Day = None,
-    before: Day = None,
+    since: Since = None,
+    before: Before = None,
     by: Annotated[
         list[str] | None,
         typer.Option(help=f"Group by {', '.join(_KEYS)}; repeatable. Default: day and step."),

@@ -246,7 +246,7 @@ ASKING: dict[str, Act] = {
     },
     **{
         f"middleware: {argument}": _making(lambda memory, value, name=argument: memory.middleware(**{name: value}))  # type: ignore[misc]
-        for argument in ("role", "search", "budget_tokens", "observe", "form", "several_speakers")
+        for argument in ("role", "search", "budget_tokens", "tools", "observe", "form", "several_speakers")
     },
     "refine: a scope key to refine at once": _of("refine", "scope_key", force=True),
     "recall: a question to search for": _of("recall", "question", search="always"),

@@ -237,7 +237,7 @@ AWAY, REFUSED = "could not be used", "refused this request"
         (403, 1, AWAY, r"permission denied \(HTTP 403"),
         (404, 1, AWAY, r"unknown model or path \(HTTP 404"),
         (409, 3, AWAY, r"server error \(HTTP 409"),
-        (b"<html>a proxy's page</html>", 1, AWAY, "an answer that is not of the protocol"),
+        (b"<html>a proxy's page</html>", 1, AWAY, "unreadable answer"),
         (400, 1, REFUSED, r"request refused \(HTTP 400.*MNEMIC_STRUCTURED_OUTPUT"),
         (413, 1, REFUSED, r"(input too long|request refused) \(HTTP 413.*MNEMIC_STRUCTURED_OUTPUT"),
         (422, 1, REFUSED, r"request refused \(HTTP 422.*MNEMIC_STRUCTURED_OUTPUT"),

@@ -249,7 +249,7 @@ async def test_garbled_calls_are_unreadable_and_unknown_functions_no_answer(
     for garbled, read in GARBLED:
         assert calls_of(await answered(endpoint, {"content": None, "tool_calls": garbled})) == read
     for none in NO_CALLS:
-        with pytest.raises(ModelError, match="not of the protocol"):
+        with pytest.raises(ModelError, match="unreadable answer"):
             await answered(endpoint, {"content": None, "tool_calls": none})
 
 
@@ -303,7 +303,7 @@ async def test_control_a_turn_that_is_taken_as_it_comes_is_not_taken_back(
 @pytest.mark.parametrize(
     ("answer", "error", "kind"),
     [
-        (b'{"choices": []}', ModelError, "an answer that is not of the protocol"),
+        (b'{"choices": []}', ModelError, "unreadable answer"),
         (400, ModelOutputError, "MNEMIC_AGENT_MODEL"),  # a model that takes no tools looks the same
     ],
 )

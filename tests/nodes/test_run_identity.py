@@ -186,6 +186,6 @@ def test_what_others_share_is_no_requests_to_change() -> None:
     require_own_scope(asked, "user:ana")
     require_own_scope(asked, "session:t1")
     for key in ("agent:guide", "group:pier"):
-        with pytest.raises(RefusedIdentityError, match="others share it"):
+        with pytest.raises(RefusedIdentityError, match="shared with others"):
             require_own_scope(asked, key)
         require_own_scope(Identity(agent_id="guide", group_ids=("pier",)), key)

@@ -320,8 +320,8 @@ NOBODYS = {"role": "user", "content": "Who said this?"}
 OURS = {"role": "user", "content": "Keep me.", "user": "ana"}
 PICTURE = {"role": "user", "content": [{"type": "image_url"}], "user": "ana"}
 ANSWER = {"role": "assistant", "content": "I do."}
-SOME = "2 messages cannot be stored and are left out, such as message 1: it belongs to no user"
-NONE = "Could not store the messages of this turn: message 1: it belongs to no user"
+SOME = "2 messages cannot be stored and are left out, such as message 1: a message of the role user belongs to no user"
+NONE = "Could not store the messages of this turn: message 1: a message of the role user belongs to no user"
 
 
 async def test_what_cannot_be_stored_is_left_out_and_the_rest_is_not(

@@ -69,7 +69,7 @@ async def test_what_is_not_allowed_is_named_before_anything_is_embedded_or_read(
 ) -> None:
     model.embedding_requests.clear()
     with recorded_statements(clean_db) as sent:
-        with pytest.raises(CategoryRefusedError, match=r"'style'.*planner.*goals, tasks"):
+        with pytest.raises(CategoryRefusedError, match=r"planner: style;.*goals, tasks"):
             await memory.query(acting("planner"), " ", categories=["tasks", "style"])
         assert await memory.query(acting("planner"), " ", categories=[]) == []
     assert (sent, model.embedding_requests) == ([], [])

@@ -143,7 +143,7 @@ async def test_what_may_not_be_corrected_stays_and_the_answer_says_what_to_do(
         (guarded, "administrator"),
         (await place(memory, "user:ana", "consolidation", text="Ana is brief."), "as a core memory"),
         (absorbed, "as a core memory"),
-        (gone, "took its place"),
+        (gone, "was replaced by"),
     ]
     for memory_id, told in cases:
         error, text = await refusal(memory, memory_id)

@@ -230,7 +230,7 @@ async def test_eight_concurrent_forgets_forget_once_and_remove_the_memory(
     again = await call(memory, ANA, "forget", id=str(memory_id))
 
     assert sorted(result.changed for result in done) == [False] * 7 + [True]
-    assert (again.status, again.artifact["forgotten"], "gone already" in str(again.content)) == ("success", False, True)
+    assert (again.status, again.artifact["changed"], "gone already" in str(again.content)) == ("success", False, True)
     assert superuser.execute("select count(*) from mnemic.history where event = 'DELETE'").fetchone() == (1,)
 
 
@@ -266,4 +266,4 @@ async def test_no_conversation_has_more_forgotten_than_so_many_a_day(
         with superuser.transaction():
             superuser.execute("set local session_replication_role = replica")
             superuser.execute("update mnemic.history set ts = ts - interval '1 day'")
-        assert (await call(memory, who, "forget", id=str(second))).artifact["forgotten"]
+        assert (await call(memory, who, "forget", id=str(second))).artifact["changed"]

@@ -286,10 +286,10 @@ def test_a_file_replaces_the_languages_it_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("en: [...]", "en.0: .*names no word"),
-        ("en: [recall, do-it now]", "en.1: .*consists of words"),
-        ("en: ['a / b']", "en.0: .*consists of words"),
-        ("en: [{recall: it}]", "en.0: .*has to be a text"),
+        ("en: [...]", "en.0: .*has no word"),
+        ("en: [recall, do-it now]", "en.1: .*must consist of words"),
+        ("en: ['a / b']", "en.0: .*must consist of words"),
+        ("en: [{recall: it}]", "en.0: .*must be text"),
         ("en: recall", "en: .*tuple"),
         ("[recall]", "the whole: "),
         ("en: [recall]\nen: []", "a repeated key"),

@@ -115,7 +115,7 @@ def test_a_cancelled_job_is_gone_and_its_work_stays_due(
     [
         (("cancel", "7"), "job 7"),
         (("retry", "tidy", "session:monday", "--agent", "guide"), "tidy"),
-        (("retry", "form", "monday", "--agent", "guide"), "scope key"),
+        (("retry", "form", "monday", "--agent", "guide"), "scope_key"),
         (("retry", "form", "session:monday", "--agent", "guide"), "monday"),
     ],
     ids=["no such id", "no such job", "no scope key", "no such session"],

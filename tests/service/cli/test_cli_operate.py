@@ -146,5 +146,5 @@ def test_it_tells_its_version_and_its_commands_and_runs_as_a_module(mnemic: Comm
 def test_a_server_with_a_key_that_is_too_short_ends_with_one_line() -> None:
     done = run_python("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="short")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "mnemic: settings do not fit: MNEMIC_SERVER_KEY: is a secret of at least 16 characters\n"
+    assert done.stderr == "mnemic: settings do not fit: MNEMIC_SERVER_KEY: must be a secret of at least 16 characters\n"
     assert run_python("-c", "import mnemic.service.server.auth", MNEMIC_SERVER_KEY="sixteen characters").returncode == 0

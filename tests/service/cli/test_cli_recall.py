@@ -59,7 +59,7 @@ def test_every_option_narrows_the_request(recall: Any) -> None:
 def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
     for options, reason in (
         (["--role", "planner", "--category", "style"], "allowed: goals, tasks"),
-        (["--role", " "], "role: an id is printable text"),
+        (["--role", " "], "role: must be printable text"),
         (["--scope", "everybody"], "scopes: use 'session'"),
         (["--filter", "importance_min"], "--filter is written as NAME=VALUE"),
         (["--filter", "importance_min=9"], "filters.importance_min: "),

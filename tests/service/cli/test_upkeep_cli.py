@@ -89,7 +89,7 @@ def test_without_a_terminal_nothing_goes_without_yes(
     for what in (("erase", *PERSON, ids[0]), ("erase", *PERSON, "--everything"), PURGE):
         result, as_json = mnemic(*what), mnemic(*what, "--json")
         assert (result.exit_code, result.stdout) == (as_json.exit_code, "") == (1, "")
-        assert "--yes confirms it" in result.stderr
+        assert "--yes" in result.stderr
         assert json.loads(as_json.stdout) == {"erased": []}
     assert states(superuser, ids) == ["active", "active", "soft_deleted"]
 
@@ -293,7 +293,7 @@ def test_running_upkeep_excludes_others_and_a_broken_one_resumes_or_closes(
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("refine", "nonsense", *BLIND), "scope key"),
+        (("refine", "nonsense", *BLIND), "scope_key"),
         (("refine", "user: ana", *BLIND), "user_id"),
         (("refine", "--agent", ""), "agent_id"),
         ((*REFINE, "--actor", ""), "actor_id"),
