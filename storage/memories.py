@@ -6,7 +6,6 @@ The caller owns the transaction and has begun an operation for writes.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -139,39 +138,6 @@ async def read_drafts(tx: ScopedTransaction, ids: Iterable[UUID]) -> dict[UUID, 
     return dict(await tx.tuples(_SQL["read_drafts"], {"ids": sorted(ids)}))
 
 
-async def with_drafts(tx: ScopedTransaction, part: ContextPart) -> ContextPart:
-    """Return the context memories with the drafts of the models, which formation reads."""
-    ids: list[UUID] = []
-    for scope in part.scopes:
-        for memory in [*scope.texts, *scope.facts]:
-            ids.append(memory.id)
-    drafts = await read_drafts(tx, ids)
-    if not drafts:
-        return part
-
-    def drafted(memories: Sequence[Memory]) -> tuple[Memory, ...]:
-        with_draft: list[Memory] = []
-        for memory in memories:
-            content = drafts.get(memory.id, memory.content)
-            with_draft.append(replace(memory, content=content))
-        return tuple(with_draft)
-
-    scopes: list[ScopeContext] = []
-    for scope in part.scopes:
-        consolidation = scope.consolidation
-        if consolidation:
-            (consolidation,) = drafted([consolidation])
-        drafted_scope = replace(
-            scope,
-            consolidation=consolidation,
-            core=drafted(scope.core),
-            reflections=drafted(scope.reflections),
-            facts=drafted(scope.facts),
-        )
-        scopes.append(drafted_scope)
-    return part._replace(scopes=tuple(scopes))
-
-
 async def read_absorbed(tx: ScopedTransaction, consolidation_id: UUID) -> list[Memory]:
     """Return the reflections that a consolidation has absorbed and still holds, oldest first."""
     return await tx.rows(Memory, _SQL["read_absorbed"], {"id": consolidation_id})
@@ -199,6 +165,7 @@ async def read_context(
     kinds: Sequence[Kind] = CONTEXT_KINDS,
     fact_categories: Sequence[str] = (),
     max_facts: int = 0,
+    as_drafted: bool = False,
 ) -> ContextPart:
     """Return the memories that are always in context, and the agent's overrides.
 
@@ -207,8 +174,9 @@ async def read_context(
         kinds: the context kinds that are read.
         fact_categories: categories of facts that are in context too.
         max_facts: maximum number of facts; the most important and newest are returned.
+        as_drafted: return the texts that models wrote, as formation reads them, not those for readers.
     """
-    values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts}
+    values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts, "as_drafted": as_drafted}
     rows = await tx.rows(dict, _SQL["read_context"], values)
     overrides: dict[str, Any] = {}
     by_key: dict[str, dict[str, list[Memory]]] = {}
@@ -216,6 +184,9 @@ async def read_context(
         by_key[key] = defaultdict(list)
     for row in rows:
         overrides = row.pop("overrides")  # the same in every row; a row without a memory has it too
+        draft = row.pop("draft")
+        if draft is not None:
+            row["content"] = draft
         if row["id"]:
             memory = Memory(**row)
             by_key.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)

@@ -75,7 +75,7 @@ async def count_turn_writes(tx: ScopedTransaction, key: str, written: int) -> in
 
 
 async def record_usage(tx: ScopedTransaction, usage: Usage) -> None:
-    """Add the tokens of one step to those of today."""
+    """Add the tokens of one step to those of today; store the agent at its first use."""
     await tx.execute(_SQL["record_usage"], asdict(usage))
 
 

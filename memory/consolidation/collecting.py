@@ -89,7 +89,7 @@ async def _read_due(tx: ScopedTransaction, work: _Work) -> ConsolidationSnapshot
     enough reflections wait.
     """
     key, resources = work.scope_key, work.resources
-    context = await memories.with_drafts(tx, await memories.read_context(tx))
+    context = await memories.read_context(tx, as_drafted=True)
     scope_settings = (await scopes.scope_settings(tx)).get(key) or ScopeSettings(scope_key=key)
     texts = next((scope for scope in context.scopes if scope.scope_key == key), None)
     if texts is None or not scope_settings.is_active:

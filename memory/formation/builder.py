@@ -6,7 +6,7 @@ A requested scope wider than the user's counts only through the rules of `memory
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 from uuid import UUID
 
@@ -373,8 +373,7 @@ class MemoryBuilder:
     def _copied(self, text: str) -> str | None:
         """Return the refusal of a text that repeats the instructions, or None."""
         words = folded_words(text)
-        instructions = " ".join(folded_words(self.context.prompt.system))
-        if len(words) >= _COPIED_WORDS and f" {' '.join(words)} " in f" {instructions} ":
+        if len(words) >= _COPIED_WORDS and _between_spaces(words) in _folded_instructions(self.context.prompt.system):
             return "copied"
         return None
 
@@ -406,6 +405,16 @@ class MemoryBuilder:
 
     def _add(self, memory: NewMemory) -> None:
         self.memories.setdefault((memory.scope_key, memory.content), memory)
+
+
+@cache
+def _folded_instructions(system: str) -> str:
+    """Return the words of a step's instructions, which hold no text of a user; each of the few steps has one text."""
+    return _between_spaces(folded_words(system))
+
+
+def _between_spaces(words: Iterable[str]) -> str:
+    return f" {' '.join(words)} "
 
 
 def without_dropped(coverage: Coverage, drafted: Iterable[NewMemory], retained: Iterable[NewMemory]) -> Coverage:

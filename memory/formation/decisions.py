@@ -67,7 +67,7 @@ async def decide(resources: Resources, identity: Identity, run: FormationRun) ->
 
 async def _input(resources: Resources, identity: Identity, run: FormationRun) -> DecideInput:
     async with resources.database.transaction(identity) as tx:
-        parts = (await memories.with_drafts(tx, await memories.read_context(tx))).scopes
+        parts = (await memories.read_context(tx, as_drafted=True)).scopes
     is_alone = set(speakers(run.batch)) <= {identity.user_id}
     max_tokens = resources.settings.decision_tokens
     context = context_lines(parts, run.names, is_alone=is_alone, max_tokens=max_tokens)

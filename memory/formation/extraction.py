@@ -100,16 +100,20 @@ async def _extract(
         existing=[*existing, *run.facts],
     )
 
+    builders: dict[int, MemoryBuilder] = {}
+
     def build(answer: Answer) -> MemoryBuilder:
         builder = MemoryBuilder(context, answer.nothing_else, run.has_private)
         add(builder, answer)
         builder.refuse_unreadable(answer.unreadable)
+        builders[id(answer)] = builder
         return builder
 
     running = run_step(step, step_input, resources.models, lambda answer: build(answer).issue())
     answer, usage = await track_usage(resources, identity, running)
     spent = spent_on(usage, resources.settings.model_prices)
-    return replace(run, spent=[*run.spent, *spent]), build(answer)
+    # the output of a rule was not checked, so it has no builder yet
+    return replace(run, spent=[*run.spent, *spent]), builders.get(id(answer)) or build(answer)
 
 
 async def _context_memory(
@@ -119,7 +123,7 @@ async def _context_memory(
     if step.prompt is EXTRACT_FACTS.prompt:
         return ()
     async with resources.database.transaction(identity) as tx:
-        return (await memories.with_drafts(tx, await memories.read_context(tx))).scopes
+        return (await memories.read_context(tx, as_drafted=True)).scopes
 
 
 def scope_resolver(resources: Resources, identity: Identity, run: FormationRun) -> ScopeResolver:

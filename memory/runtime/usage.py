@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import date
+from functools import partial
 
 from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
@@ -12,7 +13,6 @@ from mnemic.state.errors import ConcurrentChangeError, DatabaseUnavailableError,
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import DailyUsage, Usage
 from mnemic.storage import scopes
-from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
 
@@ -45,12 +45,8 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
     if spent is None or not spent.calls:
         return
 
-    async def record(tx: ScopedTransaction) -> None:
-        await scopes.ensure_agent(tx)  # its first turn may come before its first message is stored
-        await scopes.record_usage(tx, spent)
-
     try:
-        await resources.database.write(identity, record)
+        await resources.database.write(identity, partial(scopes.record_usage, usage=spent))
     except (DatabaseUnavailableError, ConcurrentChangeError) as error:
         text = "Could not record the tokens of step %s of agent %s: %s"
         _LOG.warning(text, spent.step, identity.agent_id, error, extra=log_ids(identity))

@@ -245,7 +245,7 @@ select {memory} from memories
 -- read_context --
 -- Return the context memories, oldest first, with the agent's overrides; without memories, one row. Facts are limited
 -- to the categories that are always in context, the most important and newest ones first.
-select a.settings as overrides, m.{memory}
+select a.settings as overrides, case when %(as_drafted)s then m.draft end as draft, m.{memory}
   from agents a
   left join lateral (
        (select * from memories

@@ -56,7 +56,8 @@ on conflict (agent_id, scope_key) do update
 returning turn_writes;
 
 -- record_usage --
--- Add a step's tokens to the agent's day.
+-- Add a step's tokens to the agent's day; store an agent at its first use.
+with agent as (insert into agents (agent_id) values (%(agent_id)s) on conflict do nothing)
 insert into token_usage as u (agent_id, day, step, model, tier, calls, input_tokens, cached_tokens, output_tokens, unreported_calls)
 values (%(agent_id)s, (clock_timestamp() at time zone 'utc')::date, %(step)s, %(model)s, %(tier)s, %(calls)s,
         %(input_tokens)s, %(cached_tokens)s, %(output_tokens)s, %(unreported_calls)s)
