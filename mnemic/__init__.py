@@ -6,7 +6,7 @@ Open a memory, and name the user of each run by an `Identity`:
 
     async with Mnemic.open() as memory:
         ana = Identity(agent_id="guide", user_id="ana", session_id="thread-1")
-        await memory.remember(ana, "Ana lives in Porto.")
+        await memory.remember(ana, "Ana lives in Porto.", category="profile")
         print(await memory.query(ana, "Where does Ana live?"))
 
 `help(Mnemic)` lists the methods, and `dir(mnemic)` the public names.
