@@ -59,17 +59,19 @@ async def main() -> None:
             checkpointer=InMemorySaver(),
         )
 
-        async def say(session: str, said: str) -> str:
-            who = Identity(agent_id="guide", user_id="ana", session_id=session)
+        async def say(session: str, said: str) -> None:
+            who = Identity(agent_id="example-agent", user_id="ana", session_id=session)
             thread: RunnableConfig = {"configurable": {"thread_id": session}}
             turn = await agent.ainvoke({"messages": [HumanMessage(said)]}, thread, context=who)
-            return str(turn["messages"][-1].text)
+            print(f"\n{session}, Ana: {said}\nAgent: {turn['messages'][-1].text}")  # noqa: T201
 
         await say("monday", "I moved to Ghent in March.")
         await say("monday", "My sister Lea is allergic to nuts.")
-        await memory.form(Identity(agent_id="guide", user_id="ana", session_id="monday"))  # the conversation is over
-        print(await say("friday", "Do you remember what my sister is allergic to?"))  # noqa: T201
-        print(await say("saturday", "Which cake suits Lea?"))  # noqa: T201
+        await memory.form(
+            Identity(agent_id="example-agent", user_id="ana", session_id="monday")
+        )  # the conversation is over
+        await say("friday", "Do you remember what my sister is allergic to?")
+        await say("saturday", "Which cake suits Lea?")
 
 
 if __name__ == "__main__":

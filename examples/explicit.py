@@ -11,7 +11,7 @@ from mnemic import Identity, Mnemic
 async def main() -> None:
     """Store, find, correct and forget a goal; a wish stays, for the roles that may read preferences."""
     async with Mnemic.open() as memory:
-        ana = Identity(agent_id="guide", user_id="ana", session_id="monday")
+        ana = Identity(agent_id="example-explicit", user_id="ana", session_id="monday")
         await memory.remember(ana, "Ana wants short answers.", category="preferences")
 
         await memory.remember(ana, "Ana sails to Ryd in May.", category="goals")

@@ -34,7 +34,7 @@ _SAID = re.compile(r'([^"]+?) said: "(.*)"', re.DOTALL)
 #: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"\S+['’]s ")
 #: Share of a question's words that a sure answer has, and the share below which a line is not worth a quotation.
-_SURE, _CLOSE = 0.7, 0.4
+_SURE, _CLOSE = 0.7, 0.3
 _MAX_ANSWERS, _MAX_LISTED, _MAX_QUOTED, _MAX_QUERY, _TOP_K = 2, 12, 300, 2000, 50
 #: Maximum number of words of a greeting.
 _SMALL = 2
@@ -99,7 +99,7 @@ class OfflineChat(BaseChatModel):
         kept = order_rest("keep", request)
         if self._is_asked(request):
             query = " ".join([_asked(request), *asked_sentences(_tokens(request))])
-        elif kept and not says_plainly(request):
+        elif kept and not says_plainly(request, self.user):
             content = f'{self.user} asked to remember: "{_single_quoted(kept)}."'
             return _call(turn, "remember", {"content": content, "category": "knowledge", "importance": 3})
         if query and (self.searched or _tokens(query)):
@@ -149,7 +149,7 @@ class OfflineChat(BaseChatModel):
         is_order = any(order_rest(name, item.text) for name in ("keep", "forget", "ask"))
         # the fact is quoted instead, unless it holds no longer
         stated = list(spoken_sentences(without_questions(item.text)))
-        return not is_order and not all(map(says_plainly, stated))
+        return not is_order and not all(says_plainly(sentence, self.user) for sentence in stated)
 
 
 def _quotation(item: Remembered) -> str:

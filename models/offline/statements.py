@@ -110,9 +110,9 @@ def order_rest(name: str, request: str) -> str:
     return match[1] if match and not is_question(request) else ""
 
 
-def says_plainly(text: str) -> bool:
+def says_plainly(text: str, speaker: str) -> bool:
     """Return whether a message has a statement or a lasting instruction that the rules store."""
-    return bool(spoken([Line(1, "Someone", "user", datetime.now(UTC), text)]))
+    return bool(spoken([Line(1, speaker, "user", datetime.now(UTC), text)]))
 
 
 def asked_sentences(words: frozenset[str]) -> list[str]:

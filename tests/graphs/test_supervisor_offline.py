@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from mnemic import Identity, Mnemic
@@ -31,7 +32,7 @@ class Talk:
         answers = []
         who = Identity(agent_id="guide", user_id=user, session_id=session)
         for line in lines:
-            thread = {"configurable": {"thread_id": f"{user}-{session}"}}
+            thread: RunnableConfig = {"configurable": {"thread_id": f"{user}-{session}"}}
             turn = await self._graph.ainvoke({"messages": [HumanMessage(line)]}, thread, context=who)
             answers.append(turn["messages"][-1].text)
             await self._memory.form(who)
