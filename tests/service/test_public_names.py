@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
-from pydoc import plaintext, render_doc
+from pydoc import plain, render_doc
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -73,7 +73,7 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(mnemic, name))])
 def test_help_has_no_internals_of_pydantic(name: str) -> None:
-    shown = render_doc(getattr(mnemic, name), renderer=plaintext)
+    shown = plain(render_doc(getattr(mnemic, name)))
 
     assert name in shown
     assert (
@@ -95,7 +95,7 @@ def test_help_shows_the_fields_of_a_model_as_arguments(model: type, beginning: s
 
 
 def test_help_of_the_package_fits_on_a_page() -> None:
-    shown = render_doc(mnemic, renderer=plaintext)
+    shown = plain(render_doc(mnemic))
 
     assert "Mnemic.open()" in shown
     assert len(shown.splitlines()) < 60

@@ -58,7 +58,7 @@ def write_programs(into: Path) -> dict[str, Snippet]:
     """Write each Python snippet as a program, a part at its place in the frame, and return them by their files."""
     python = snippets("python")
     (frame,) = [each.code for each in python if each.place.startswith(FRAME_PAGE)]
-    yours = "".join(f"    {name}: Any,\n" for name in YOURS)
+    yours = "".join(f"    {name}: Any = None,\n" for name in YOURS)
     frame = frame.replace("**yours: Any", f"\n{yours}", 1)
     assert frame.count(_PLACE) == 1
     written: dict[str, Snippet] = {}
