@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 import psycopg
@@ -29,12 +30,30 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.register_profile("quick", hypothesis_settings.get_profile("mnemic"), max_examples=25)
 
+#: Cases that a test with a database has in an ordinary run.
+ORDINARY_CASES = 2
+
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis_settings.load_profile("quick" if "not thorough" in config.getoption("markexpr") else "mnemic")
     os.environ.setdefault(RUN_VARIABLE, uuid.uuid4().hex[:12])
     # a shell starts what runs in its background with Ctrl-C ignored, and the programs that tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the run leaves out the thorough tests
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but two cases of each test with a database to the thorough run."""
+    cases: Counter[tuple[str, str]] = Counter()
+    for item in sorted(items, key=lambda item: item.nodeid):  # the items may be shuffled
+        if not isinstance(item, pytest.Function) or "server" not in item.fixturenames:
+            continue
+        if item.get_closest_marker("thorough") or item.get_closest_marker("slow"):
+            continue
+        test = (str(item.path), item.originalname)
+        cases[test] += 1
+        if cases[test] > ORDINARY_CASES:
+            item.add_marker(pytest.mark.thorough)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import LiteralString
 
@@ -103,12 +104,17 @@ class Clone:
     @asynccontextmanager
     async def database(self, settings: Settings | None = None, *, dsn: str | None = None) -> AsyncIterator[Database]:
         """The service's own pool on this database, or that of another role."""
-        database = Database(dsn or self.service_dsn, settings or Settings(pool_size=4))
+        database = Database(dsn or self.service_dsn, settings or _pool_settings())
         await database.open()
         try:
             yield database
         finally:
             await database.close()
+
+
+@cache  # reading settings takes a third of the time of opening a pool
+def _pool_settings() -> Settings:
+    return Settings(pool_size=4)
 
 
 @contextmanager
@@ -183,10 +189,9 @@ def _delete_all(connection: psycopg.Connection) -> None:
         "select schemaname, tablename from pg_tables"
         " where schemaname not in ('pg_catalog', 'information_schema') and tablename not like '%migrations'"
     ).fetchall()
-    with connection.transaction():
-        connection.execute("set local session_replication_role = replica")
-        for schema, table in tables:
-            connection.execute(sql.SQL("delete from {}").format(sql.Identifier(schema, table)))
+    deletions = [sql.SQL("delete from {}").format(sql.Identifier(schema, table)) for schema, table in tables]
+    # one message is one transaction; a message for each table takes ten times as long
+    connection.execute(sql.SQL("; ").join([sql.SQL("set local session_replication_role = replica"), *deletions]))
 
 
 #: Waits for a row for so long that Postgres looks for a deadlock first.
