@@ -49,6 +49,8 @@ class Remembered(NamedTuple):
     text: str
     #: Name of the speaker of a message; empty for a memory.
     speaker: str = ""
+    #: Time in ISO format; empty if unknown.
+    time: str = ""
 
 
 class OfflineChat(BaseChatModel):
@@ -106,7 +108,7 @@ class OfflineChat(BaseChatModel):
             search = {"query": query[:_MAX_QUERY], "top_k": _TOP_K, "returns": "full"}
             # the second search is for memories alone: a message counts as 2
             return _call(turn, "memory_query", search, {**search, "filters": {"importance_min": 3}})
-        plain = "I am here." if _is_small(request) or is_question(request) else "Noted."
+        plain = "I am here." if _is_small(request) or _asks(request) else "Noted."
         return AIMessage(plain if has_notice else f"{plain} {NOTICE}")
 
     def _is_asked(self, request: str) -> bool:
@@ -131,6 +133,7 @@ class OfflineChat(BaseChatModel):
         shares = {item: _share(_asked(request), asked, item) for item in known}
         best = max(shares.values(), default=0.0)
         answers = [item for item in known if shares[item] == best]
+        answers.sort(key=lambda item: item.time, reverse=True)
         memories = [item for item in answers if not item.speaker]
         if best >= _CLOSE:
             lines = [_quotation(item) for item in (memories or answers)[:_MAX_ANSWERS]]
@@ -186,15 +189,16 @@ def _last_human_text(messages: Sequence[BaseMessage]) -> str:
 def _results(messages: Sequence[BaseMessage]) -> Iterator[Remembered]:
     """Yield the results of the searches of this turn, the best of each first."""
     for message in takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages)):
-        # the results are at the end; without results, or after a refusal, there is no list
-        rows = json.loads(message.text[message.text.find("[") :]) if message.text.endswith("]") else []
+        # the results are the last line; after a refusal there is no list
+        line = message.text.rpartition("\n")[2]
+        rows = json.loads(line) if line.startswith("[") and line.endswith("]") else []
         for row in rows:
             dated = _DATED.fullmatch(unescape(str(row["text"]).removeprefix(f"[{row['category']}] ")))
             said = _SAID.fullmatch(dated[2]) if dated else None
             if said and dated and row["category"] == "message":
-                yield Remembered(str(row["id"]), dated[1] or "", said[2], said[1])
+                yield Remembered(str(row["id"]), dated[1] or "", said[2], said[1], row.get("dated", ""))
             elif dated and row["category"] != "message":
-                yield Remembered(str(row["id"]), dated[1] or "", dated[2])
+                yield Remembered(str(row["id"]), dated[1] or "", dated[2], time=row.get("dated", ""))
 
 
 def _standing(messages: Sequence[BaseMessage]) -> Iterator[Remembered]:

@@ -321,6 +321,13 @@ def test_of_its_user_it_tells_nothing_that_is_somebody_elses() -> None:
     assert found("Where do I live?", brother, own).text == "Ana lives in Bergen."
 
 
+def test_of_two_answers_the_newer_one_comes_first() -> None:
+    old = {"id": "4", "category": "message", "text": '[message] [2 May 2026] Ana said: "My rent is 640 euros."'}
+    new = {"id": "5", "category": "message", "text": '[message] [1 June 2026] Ana said: "My rent is 700 euros."'}
+    rows = [{**old, "dated": "2026-05-02T09:00:00Z"}, {**new, "dated": "2026-06-01T09:00:00Z"}]
+    assert "700" in found("What is my rent?", *rows).text.splitlines()[0]
+
+
 def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
     for content in ("", "[", "Refused: x.", "[[[["):
         message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
