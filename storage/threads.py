@@ -18,7 +18,6 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg import AsyncCursor
 from psycopg.rows import DictRow
@@ -28,6 +27,7 @@ from mnemic.state.errors import MissingIdentityError, RefusedIdentityError
 from mnemic.state.identity import Identity, to_identity
 from mnemic.state.supervisor import ThreadStatus
 from mnemic.storage.database import Database
+from mnemic.storage.thread_calls import AnyLoopSaver, on_home_loop
 from mnemic.storage.transaction import load_statements
 
 _SQL = load_statements("threads")
@@ -111,7 +111,7 @@ class _Call(NamedTuple):
 _CALL: Final[ContextVar[_Call]] = ContextVar("mnemic_threads")
 
 
-class ThreadSaver(AsyncPostgresSaver):
+class ThreadSaver(AnyLoopSaver):
     """A checkpointer for agents with many users; concurrent calls use a connection each.
 
     Threads of other owners do not exist for it: it neither finds nor lists them, and deletes or prunes none. A type
@@ -129,12 +129,14 @@ class ThreadSaver(AsyncPostgresSaver):
     def __init__(self, database: Database, owner: ThreadOwner | None = None) -> None:
         # a type that is not allowed is read as plain data
         super().__init__(database.pool, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+        self.home = database.home
         self._database = database
         self._only = owner
 
     async def setup(self) -> None:
         """Do nothing: `mnemic db migrate` creates the tables, as the library's set-up would."""
 
+    @on_home_loop
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint by its id, or the latest of the thread; None if there is none."""
         async with self._as_owner(config) as stored:
@@ -142,13 +144,16 @@ class ThreadSaver(AsyncPostgresSaver):
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints of a thread, or of all threads of the owner, newest first; the options are LangGraph's."""
-        async with self._as_owner(config) as stored:
-            listed = super().alist(stored if config else None, **options)
-            # read all first: a slow reader must not keep a connection
-            checkpoints = [item async for item in listed]
-        for checkpoint in checkpoints:
+        for checkpoint in await self._read_all(config, options):
             yield checkpoint
 
+    @on_home_loop
+    async def _read_all(self, config: RunnableConfig | None, options: dict[str, Any]) -> Sequence[CheckpointTuple]:
+        """Return the checkpoints at once: a slow reader must not keep a connection."""
+        async with self._as_owner(config) as stored:
+            return [item async for item in super().alist(stored if config else None, **options)]
+
+    @on_home_loop
     async def aput(
         self,
         config: RunnableConfig,
@@ -161,6 +166,7 @@ class ThreadSaver(AsyncPostgresSaver):
             saved = await super().aput(stored, checkpoint, metadata, new_versions)
         return _with_thread_id(saved, str(config["configurable"]["thread_id"]))
 
+    @on_home_loop
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
@@ -177,6 +183,7 @@ class ThreadSaver(AsyncPostgresSaver):
             async with self._cursor(pipeline=True) as cursor:
                 await cursor.executemany(statement, rows)
 
+    @on_home_loop
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -184,10 +191,12 @@ class ThreadSaver(AsyncPostgresSaver):
         async with self._as_owner(config) as stored:
             return await super().aget_delta_channel_history(config=stored, channels=channels)
 
+    @on_home_loop
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread."""
         await self.aprune([thread_id], strategy="delete")
 
+    @on_home_loop
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of these runs, and restore the status that their threads had before."""
         values = {"run_ids": list(map(str, run_ids))}
@@ -197,12 +206,14 @@ class ThreadSaver(AsyncPostgresSaver):
             for statement in ("delete_unused", "delete_statuses", "restore_statuses"):
                 await cursor.execute(_SQL[statement], threads)
 
+    @on_home_loop
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history to another id of the same owner, in one transaction."""
         async with self._owned_cursor() as (cursor, owner):
             renamed = Jsonb({"thread_id": f"{owner.prefix}{target_thread_id}"})
             await cursor.execute(_SQL["copy"], {"source": f"{owner.prefix}{source_thread_id}", "renamed": renamed})
 
+    @on_home_loop
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete threads, or all of their checkpoints except the latest one and its pending writes.
 
@@ -225,6 +236,7 @@ class ThreadSaver(AsyncPostgresSaver):
             values = {**owner._asdict(), "thread_ids": thread_ids, "threads": stored_ids}
             await cursor.execute(_SQL["delete"], values)
 
+    @on_home_loop
     async def statuses(self) -> list[ThreadStatus]:
         """Return the status of each of the owner's threads, the most recently changed first."""
         async with self._owned_cursor() as (cursor, owner):

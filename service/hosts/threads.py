@@ -36,9 +36,15 @@ class Threads:
         Raises:
             InvalidInputError, MissingIdentityError: if the identity cannot be used.
         """
-        if identity is None:
-            return ThreadSaver(self._resources.database, None)
-        return ThreadSaver(self._resources.database, ThreadOwner.of(to_identity(identity)))
+        owner = None if identity is None else ThreadOwner.of(to_identity(identity))
+        home = self._resources.database.home
+
+        async def make() -> ThreadSaver:  # its library looks for the running event loop
+            return ThreadSaver(self._resources.database, owner)
+
+        if home.is_current:
+            return ThreadSaver(self._resources.database, owner)
+        return home.run(make)
 
     @check_arguments
     def config(self, identity: AnyIdentity, id: HostId | None = None) -> RunnableConfig:
