@@ -4,7 +4,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.events import Outcome, Recorded
-from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
+from mnemic.memory.runtime.graph import as_route, hide_untracked, recorded, with_lease, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
@@ -26,8 +26,8 @@ def build_consolidation(
     builder.add_node("write", with_lease(provide, recorded(write_consolidation, writing)))
     builder.add_node("save", with_lease(provide, recorded(save_consolidation, saving)))
     builder.add_edge(START, "collect")
-    builder.add_conditional_edges("collect", _after_collect, ["write", END])
-    builder.add_conditional_edges("write", _after_write, ["save", END])
+    builder.add_conditional_edges("collect", as_route(_after_collect), ["write", END])
+    builder.add_conditional_edges("write", as_route(_after_write), ["save", END])
     return trace_without_contents(hide_untracked(builder.compile(name="consolidation", checkpointer=False)), provide)
 
 

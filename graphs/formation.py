@@ -8,7 +8,16 @@ from langgraph.types import Send
 
 from mnemic.graphs.consolidation import graph as consolidation_graph
 from mnemic.memory.runtime.events import Recorded
-from mnemic.memory.runtime.graph import AnyGraph, as_node, hide_untracked, recorded, shown, with_lease, with_resources
+from mnemic.memory.runtime.graph import (
+    AnyGraph,
+    as_node,
+    as_route,
+    hide_untracked,
+    recorded,
+    shown,
+    with_lease,
+    with_resources,
+)
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.formation import (
@@ -47,13 +56,13 @@ def build_formation(
         builder.add_node(node.__name__, with_lease(provide, recorded(node, names)))
     builder.add_node("consolidate", as_node(provide, partial(consolidate, graph=consolidation)))
     builder.add_edge(START, "gate")
-    builder.add_conditional_edges("gate", _after_gate, ["extract_facts", "extract_observations", END])
-    builder.add_conditional_edges("extract_facts", _after_facts, ["find_similar", "extract_reflections"])
-    builder.add_conditional_edges("find_similar", _after_similar, ["decide", "extract_reflections"])
+    builder.add_conditional_edges("gate", as_route(_after_gate), ["extract_facts", "extract_observations", END])
+    builder.add_conditional_edges("extract_facts", as_route(_after_facts), ["find_similar", "extract_reflections"])
+    builder.add_conditional_edges("find_similar", as_route(_after_similar), ["decide", "extract_reflections"])
     builder.add_edge("decide", "extract_reflections")
     builder.add_edge("extract_reflections", "save")
     builder.add_edge("extract_observations", "save")
-    builder.add_conditional_edges("save", _after_save, ["consolidate", END])
+    builder.add_conditional_edges("save", as_route(_after_save), ["consolidate", END])
     formation = hide_untracked(builder.compile(name="formation", checkpointer=False))
     formation.nodes["consolidate"].subgraphs = [shown(consolidation)]
     return trace_without_contents(formation, provide)

@@ -6,7 +6,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from mnemic.memory.runtime.events import Recorded
-from mnemic.memory.runtime.graph import hide_untracked, recorded, with_lease, with_resources
+from mnemic.memory.runtime.graph import as_route, hide_untracked, recorded, with_lease, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.refinement import call_tools, close_refinement, open_refinement, take_turn
@@ -28,9 +28,9 @@ def build_refinement(
     builder.add_node("tools", with_lease(provide, recorded(calls, Recorded("refinement", "tools"))))
     builder.add_node("close", with_lease(provide, recorded(close_refinement, Recorded("refinement", "close"))))
     builder.add_edge(START, "open")
-    builder.add_conditional_edges("open", _after_open, ["agent", "close", END])
-    builder.add_conditional_edges("agent", _after_turn, ["tools", "agent", "close"])
-    builder.add_conditional_edges("tools", lambda state: "close" if state["ending"] else "agent", ["agent", "close"])
+    builder.add_conditional_edges("open", as_route(_after_open), ["agent", "close", END])
+    builder.add_conditional_edges("agent", as_route(_after_turn), ["tools", "agent", "close"])
+    builder.add_conditional_edges("tools", as_route(_after_tools), ["agent", "close"])
     return trace_without_contents(hide_untracked(builder.compile(name="refinement", checkpointer=False)), provide)
 
 
@@ -49,6 +49,11 @@ def _after_turn(state: RefinementState) -> str:
     if state["ending"]:
         return "close"
     return "tools" if state["turns"] else "agent"
+
+
+def _after_tools(state: RefinementState) -> str:
+    """Return the next node: another turn, or the close."""
+    return "close" if state["ending"] else "agent"
 
 
 graph = build_refinement(ENVIRONMENT)

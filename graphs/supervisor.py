@@ -11,7 +11,7 @@ from langgraph.types import Checkpointer
 from mnemic.graphs.formation import graph as formation_graph
 from mnemic.graphs.recall import graph as recall_graph
 from mnemic.memory.runtime.categories import Categories
-from mnemic.memory.runtime.graph import AnyGraph, as_node, hide_untracked, shown, with_resources
+from mnemic.memory.runtime.graph import AnyGraph, as_node, as_route, hide_untracked, shown, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.supervisor import answer, confirm, observe, recall, use_tools
@@ -58,7 +58,7 @@ def build_supervisor(
     builder.add_node("observe", with_resources(provide, partial(observe, formation=formation)))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
-    builder.add_conditional_edges("agent", _after_answer, ["confirm", "tools", "observe"])
+    builder.add_conditional_edges("agent", as_route(_after_answer), ["confirm", "tools", "observe"])
     builder.add_edge("confirm", "tools")
     builder.add_edge("tools", "agent")
     supervisor = hide_untracked(builder.compile(name="supervisor", checkpointer=checkpointer))

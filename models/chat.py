@@ -1,6 +1,5 @@
 """Make the chat models that the settings name or the host passes, each at its first use, and describe their calls."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from mnemic.state.errors import ConfigurationError
 from mnemic.state.kinds import Usage
 from mnemic.state.model_settings import OFFLINE, Tier
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.language_models import BaseChatModel
@@ -130,7 +130,7 @@ class ChatModels:
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
         """Return the model of a tier off the event loop, with usage, endpoint and deadline of this call."""
         name = self.settings.model_for(tier)
-        model = await asyncio.to_thread(self.get, tier, shown=shown)
+        model = await in_thread(self.get, tier, shown=shown)
         spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
@@ -322,4 +322,4 @@ def _login_clients(url: SecretStr | None) -> dict[str, Any]:
 
 async def offline(module: str, name: str) -> Any:
     """Import a replacement of a model at its first use, which saves 0.1 s if a model is configured."""
-    return getattr(await asyncio.to_thread(import_module, f"mnemic.models.offline.{module}"), name)
+    return getattr(await in_thread(import_module, f"mnemic.models.offline.{module}"), name)

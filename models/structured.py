@@ -1,6 +1,5 @@
 """Run steps with structured output: one repair mends a wrong answer; a second wrong answer is a typed failure."""
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from mnemic.prompts.formation.extraction import ExtractionInput, offering
 from mnemic.prompts.loader import In, Step, StepOutput
 from mnemic.prompts.repair import AS_JSON, BROKE_SCHEMA, BROKEN, EMPTY, REPAIR, UNREASONABLE, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel  # 30 ms that the offline rules never need; a test holds it
@@ -57,7 +57,7 @@ async def run_step(
     spent, method = call.spent, models.settings.structured_output
     if call.model is None:
         # a tenth of a second for a full batch, which must not block the event loop
-        return StepResult(await asyncio.to_thread(await offline("steps", step.prompt.name), step_input), spent)
+        return StepResult(await in_thread(await offline("steps", step.prompt.name), step_input), spent)
     schema, messages = _schema(step, step_input), step.messages(step_input)
     bound: Bound = call.model
     if method == "text":  # in the same message: some models refuse two user messages in a row

@@ -3,7 +3,6 @@
 Every call in it can be executed or refused, and sent back to the model.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from mnemic.prompts.refinement.refine import REFINE, RefineInput
 from mnemic.prompts.repair import FILTERED, REFUSED, ValidationIssue
 from mnemic.state.errors import ConfigurationError, ModelOutputError
 from mnemic.state.refinement import ToolCall, Turn
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.tools import BaseTool
@@ -60,7 +60,7 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
     call = await models.for_call(REFINE.tier, REFINE.prompt.name)
     if call.model is None:
         # 20 ms for 350 memories, which must not block the event loop
-        return StepResult(await asyncio.to_thread(await offline("steps", REFINE.prompt.name), step_input), call.spent)
+        return StepResult(await in_thread(await offline("steps", REFINE.prompt.name), step_input), call.spent)
     messages = [*REFINE.messages(step_input), *_sent_back(step_input.turns)]
     bound, left = _offering(call.model, tools), "this turn changed nothing"
     answer, flaw, spent = await ask(call, bound, messages, call.spent, left=left, check=_CHECK)

@@ -21,6 +21,7 @@ from mnemic.state.errors import ConfigurationError, MnemicError
 from mnemic.state.kinds import Usage
 from mnemic.state.model_settings import OFFLINE, StructuredOutput, Tier
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 
 _PROMPT: Final = load_prompt("try_model")
 _FACT: Final = "Ana has 3 boats. Write down whose boats they are and how many."
@@ -133,7 +134,7 @@ async def _stream(models: ChatModels) -> tuple[str, Usage | None]:
 
 
 async def _embedder(settings: Settings, overrides: ModelOverrides) -> tuple[str, Usage | None]:
-    embedder = await asyncio.to_thread(make_embedder, settings, overrides.embeddings)
+    embedder = await in_thread(make_embedder, settings, overrides.embeddings)
     vectors = await embedder.embed(["Ana has three boats.", "The invoice is due."])
     return f"{embedder.name}, {len(vectors[0])} dimensions", None
 

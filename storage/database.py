@@ -20,6 +20,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from mnemic.state.errors import DatabaseUnavailableError, MnemicError
 from mnemic.state.identity import Identity
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.connection import RecallQueue, TimeoutConnection, configure, connection_options
 from mnemic.storage.failures import typed_error
 from mnemic.storage.home_loop import HomeLoop
@@ -97,7 +98,7 @@ class Database:
     def __init__(self, dsn: str, settings: Settings, *, revive: Callable[[], None] | None = None) -> None:
         async def running_dsn() -> str:
             if revive:
-                await asyncio.to_thread(revive)
+                await in_thread(revive)
             return dsn
 
         #: Returns the DSN once the server runs, for other pools.

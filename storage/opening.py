@@ -1,6 +1,5 @@
 """The database that the settings name, a server by its DSN or the embedded one: opened, set up, dumped, described."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from pydantic import SecretStr
 from mnemic.state.errors import ConfigurationError, DatabaseUnavailableError, InvalidInputError
 from mnemic.state.files import create_private
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.connection import connect, pooler_mode
 from mnemic.storage.database import Database
 from mnemic.storage.doctor import require_sound
@@ -115,7 +115,7 @@ async def dump_database(settings: Settings, target: Path) -> int:
                 "MNEMIC_MIGRATION_URL leads through a pooler whose clients share server connections, and pg_dump would "
                 "change them for the others: name the server itself, or a port with session pooling"
             )
-        return await asyncio.to_thread(_dump, program, dsn, target)
+        return await in_thread(_dump, program, dsn, target)
 
 
 def describe_database(settings: Settings) -> str:
@@ -164,14 +164,14 @@ async def _find_server(settings: Settings, login: Login) -> AsyncIterator[tuple[
     from mnemic.storage.embedded.server import EmbeddedPostgres, default_data_dir
 
     server = EmbeddedPostgres(settings.data_dir or default_data_dir())
-    await asyncio.to_thread(server.start)
+    await in_thread(server.start)
     try:
         await _ensure_database(server.dsn(), settings)
         if login is not SETUP:
             await migrate(server.dsn(dbname=_DATABASE), seconds=settings.pool_timeout_seconds)
         yield server.dsn(login.role, _DATABASE), server.revive
     finally:
-        await asyncio.to_thread(server.stop)
+        await in_thread(server.stop)
 
 
 async def _ensure_database(dsn: str, settings: Settings) -> None:

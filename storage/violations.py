@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.definitions import find_differences, read_definitions, recorded_definitions
 from mnemic.storage.migrate import MINIMUM_SERVER, differences, is_old_vector
 from mnemic.storage.schema import ADMIN_ROLE, OWNER_ROLE, QUEUE_SCHEMA, SERVICE_ROLE
@@ -71,7 +72,7 @@ async def find_violations(connection: AsyncConnection) -> tuple[dict[str, list[S
         return await (await cursor.execute(_SQL[name], values)).fetchall()
 
     # the package's files are read while the server works
-    definitions, _ = await asyncio.gather(read_definitions(connection), asyncio.to_thread(recorded_definitions))
+    definitions, _ = await asyncio.gather(read_definitions(connection), in_thread(recorded_definitions))
     (server,) = await rows(_Server, "server")
     found = defaultdict(list, _server(server))
     found["powers"] += _powers(await rows(_Role, "roles"))

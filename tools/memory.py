@@ -4,7 +4,6 @@ A new tool is an operation in the folder of its feature, texts in `prompts/expli
 `AGENT_TOOLS`.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,6 +25,7 @@ from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Message, SearchResult
+from mnemic.state.worker_threads import in_thread
 from mnemic.tools.calling import Answer, Call, Tool, make_tool
 
 
@@ -100,7 +100,7 @@ async def _remember(
     request = request_type(**call.arguments)
     conversation: list[Message] = []
     if request.scope != "user":
-        conversation = await asyncio.to_thread(_conversation, call)
+        conversation = await in_thread(_conversation, call)
     remembered = await operation(call.resources, call.identity, request, ModelCaller(conversation))
     return tools.remember_answer(remembered, request.scope), remembered.as_row()
 
@@ -108,7 +108,7 @@ async def _remember(
 async def _correct(call: Call) -> Answer:
     """Correct a memory; the artifact is the row of the result."""
     memory_id, content = call.arguments["id"], call.arguments["content"]
-    conversation = await asyncio.to_thread(_conversation, call)  # the memory may be shared
+    conversation = await in_thread(_conversation, call)  # the memory may be shared
     corrected = await correct(call.resources, call.identity, memory_id, content, ModelCaller(conversation))
     return tools.correct_answer(corrected), corrected.as_row()
 

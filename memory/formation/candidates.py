@@ -1,6 +1,5 @@
 """Stored facts that new ones may change: exact duplicates, and candidates that a model decides on."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import Memory, Message, NewMemory, ScopeContext
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import memories
 
 #: Stored facts by the id of the new fact that may change them, the likeliest first.
@@ -52,7 +52,7 @@ async def find_similar(resources: Resources, identity: Identity, run: FormationR
     async with resources.database.transaction(identity, also=speaker_keys(run)) as tx:
         stored = await memories.find_candidates(tx, run.facts, keys, vectors, model=embedder.name, limit=limit)
     # in a thread, since 25 facts, each compared with all before it, take 20 ms
-    comparison = await asyncio.to_thread(compare_facts, run.facts, vectors, stored, embedder.bands, settings)
+    comparison = await in_thread(compare_facts, run.facts, vectors, stored, embedder.bands, settings)
     limits = SelectionLimits(embedder.bands.fallback, min_facts=limit, max_tokens=settings.decision_tokens)
     return replace(
         run,

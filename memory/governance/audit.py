@@ -1,6 +1,5 @@
 """The audit: verified and anchored for administrators, who see ids and codes, and exported for a person."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from mnemic.state.errors import BrokenAuditError, CategoryRefusedError, Configur
 from mnemic.state.files import open_private
 from mnemic.state.governance import AuditProblem
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import history
 from mnemic.storage.database import Database
 
@@ -57,7 +57,7 @@ async def anchor(principal: Principal, file: Path, key: str) -> Anchor:
         BrokenAuditError: if the history has problems, or contradicts the anchors in the file; nothing was written.
         InvalidInputError: if the agent has no history, or the file cannot be used.
     """
-    anchors = await asyncio.to_thread(read_file, file, key, may_miss=True)
+    anchors = await in_thread(read_file, file, key, may_miss=True)
     # the head is read before the verification, so that the anchored rows are verified
     async with principal.transaction() as tx:
         head = await history.read_head(tx)
@@ -67,7 +67,7 @@ async def anchor(principal: Principal, file: Path, key: str) -> Anchor:
     if head.revision == 0:
         raise InvalidInputError(_NO_HISTORY)
     new = signed(key, principal.identity.agent_id, head.revision, head.hash, datetime.now(UTC))
-    await asyncio.to_thread(_append, file, new.model_dump_json())
+    await in_thread(_append, file, new.model_dump_json())
     return new
 
 
@@ -99,7 +99,7 @@ async def export(principal: Principal) -> AsyncIterator[str]:
         async with principal.transaction() as tx:
             rows = await history.read_export_rows(tx, keys, after=after, last=last)
         # in a thread: a page may hold 16 MB
-        for line in await asyncio.to_thread(list, map(row_line, rows)):
+        for line in await in_thread(list, map(row_line, rows)):
             yield line
 
 

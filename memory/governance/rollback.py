@@ -1,6 +1,5 @@
 """Rollback of memories: their operations, their undo, past states, and the withdrawal of shared memories."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -24,6 +23,7 @@ from mnemic.state.identity import Identity, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory
 from mnemic.state.refinement import Refinement
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import history, refinements
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -172,7 +172,7 @@ async def _carry_out(principal: Principal, planner: Planner, options: RollbackOp
     """Plan a rollback and write all its steps. Every obstacle is found before the first step."""
     for _ in range(MAX_PLANS):
         plan = await principal.write(planner)
-        rollback = await asyncio.to_thread(described, plan)
+        rollback = await in_thread(described, plan)
         if options.dry_run:
             return rollback
         require_allowed(rollback, options)

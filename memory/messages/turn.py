@@ -27,6 +27,7 @@ from mnemic.state.graphs import FormationOutput, RecallInput, RecallState, Searc
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
 from mnemic.state.supervisor import MemoryState
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import inbox, revisions
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -138,7 +139,7 @@ async def _store(  # noqa: PLR0913 - the options of `observe`, and the list of r
     zone = resources.zone_of(identity)
     convert = partial(to_messages, several_speakers=several_speakers, refused=refused, zone=zone)
     # in a thread: the whole conversation comes every turn, and 1,000 messages take 17 ms
-    new = await asyncio.to_thread(convert, messages, identity)
+    new = await in_thread(convert, messages, identity)
     if refused and not any(message.role == "user" for message in new):  # answers without a user's message are useless
         raise refused[0]
     shown = resources.shown.read(identity)

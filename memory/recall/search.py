@@ -1,6 +1,5 @@
 """The search of recall and query: embed the question, search the visible memories, rank them, fit them to a budget."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from mnemic.state.query import MemoryQuery
 from mnemic.state.records import SearchResult
 from mnemic.state.search import SearchSetup
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.search import other_models, search_candidates
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -117,7 +117,7 @@ async def search(
 
     length = sum(len(candidate.content) for candidate in candidates)
     if length > _MAX_CHARS_ON_LOOP:
-        return await asyncio.to_thread(rank)
+        return await in_thread(rank)
     return rank()
 
 

@@ -1,6 +1,5 @@
 """The beginning of a refinement: begin a session, or resume one that broke off."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from mnemic.state.refinement import (
     RefinementState,
     total_tokens,
 )
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import leases, refinements, scopes
 from mnemic.storage.refinements import Claim
 from mnemic.storage.transaction import ScopedTransaction
@@ -140,7 +140,7 @@ async def _cut_into_batches(session: RefinementSession) -> list[list[str]]:
     """Remove exact duplicates in SQL, and cut the other memories into batches of ids."""
     _, ledger = await session.run_operation("dedup", _remove_duplicates)
     # in a thread: a second for 8,000 memories
-    cut = await asyncio.to_thread(batches, ledger, max_tokens=session.settings.refinement_batch_tokens)
+    cut = await in_thread(batches, ledger, max_tokens=session.settings.refinement_batch_tokens)
     ids: list[list[str]] = []
     for batch in cut:
         ids.append([str(entry.id) for entry in batch])

@@ -1,6 +1,5 @@
 """Settings that an agent and its scope keys override."""
 
-import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final
@@ -14,6 +13,7 @@ from mnemic.state.checking import validate
 from mnemic.state.identity import Identity
 from mnemic.state.records import ScopeChanges, ScopeSettings
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import scopes
 from mnemic.storage.transaction import ScopedTransaction
 
@@ -53,7 +53,7 @@ async def configure_agent(resources: Resources, identity: Identity, overrides: d
     agent_model = overrides.get("agent_model")
     if agent_model:
         models = resources.models.with_settings(resources.settings.overridden({"agent_model": agent_model}))
-        await asyncio.to_thread(models.require_packages)
+        await in_thread(models.require_packages)
 
     async def configure(tx: ScopedTransaction) -> None:
         merged = {**await scopes.lock_agent(tx), **overrides}

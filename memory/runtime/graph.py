@@ -12,6 +12,7 @@ from langgraph._internal._runnable import RunnableCallable  # as LangChain's age
 from langgraph.channels import UntrackedValue
 from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
+from langgraph.types import Send
 
 from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.identity import identity_of, session_of
@@ -32,6 +33,8 @@ from mnemic.storage import leases
 from mnemic.storage.leases import Failure
 
 State = TypeVar("State")
+#: The next node, or the calls of the next node.
+Route = TypeVar("Route", bound="str | list[Send]")
 #: The channels of graphs that work under a lease.
 Leased = TypeVar("Leased", FormationState, ConsolidationState, RefinementState)
 Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
@@ -115,6 +118,15 @@ def as_node(provide: Provider, act: Callable[..., Awaitable[State]]) -> Runnable
 
 async def _awaited(act: Callable[..., Awaitable[State]], state: State, runtime: Runtime[Any]) -> State:
     return await act(state, runtime)
+
+
+def as_route(choose: Callable[[State], Route]) -> Runnable[State, Route]:
+    """Return a function that chooses the next node as a route that takes no thread from the event loop."""
+
+    async def choose_async(state: State) -> Route:
+        return choose(state)
+
+    return RunnableCallable(choose, choose_async, trace=False)
 
 
 def with_resources(

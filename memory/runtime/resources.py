@@ -27,6 +27,7 @@ from mnemic.state.identity import Identity
 from mnemic.state.records import SearchResult
 from mnemic.state.settings import Settings
 from mnemic.state.times import local_time, to_zone
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage import memories, revisions
 from mnemic.storage.database import Database
 from mnemic.storage.home_loop import Call, HomeLoop, Result
@@ -242,11 +243,11 @@ async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDE
         MnemicError: if one of them is not available; the message has the remedy.
     """
     models = ChatModels(settings, given.models)
-    await asyncio.to_thread(models.require_packages)
-    categories = await asyncio.to_thread(load_categories, settings.categories_file)
-    requests = await asyncio.to_thread(load_requests, settings.recall_requests_file)
-    embedder = await asyncio.to_thread(make_embedder, settings, given.embeddings)
-    previous = await asyncio.to_thread(make_previous_embedder, settings)
+    await in_thread(models.require_packages)
+    categories = await in_thread(load_categories, settings.categories_file)
+    requests = await in_thread(load_requests, settings.recall_requests_file)
+    embedder = await in_thread(make_embedder, settings, given.embeddings)
+    previous = await in_thread(make_previous_embedder, settings)
     async with open_database(settings) as database, background() as work:
         resources = Resources(settings, categories, requests, database, models, embedder, previous, work)
         try:
@@ -278,5 +279,5 @@ async def close_environment() -> None:
 
 
 async def _open_from_environment() -> _Opened:
-    settings, stack = await asyncio.to_thread(Settings), AsyncExitStack()
+    settings, stack = await in_thread(Settings), AsyncExitStack()
     return await stack.enter_async_context(open_resources(settings)), stack

@@ -1,6 +1,5 @@
 """Embedders, which turn texts into vectors: chosen by the settings or passed by the host."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from mnemic.models.embedders.minilm import MiniLMEmbedder
 from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.state.errors import ConfigurationError, EmbeddingInputError
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.embeddings import Embeddings
@@ -118,7 +118,7 @@ class HashEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector for each text, in order, computed in a thread."""
-        return await asyncio.to_thread(unit_vectors, map(_hashed, texts), texts=len(texts), dimensions=self.dimensions)
+        return await in_thread(unit_vectors, map(_hashed, texts), texts=len(texts), dimensions=self.dimensions)
 
 
 def _hashed(text: str) -> list[float]:

@@ -1,6 +1,5 @@
 """Embedders outside this process: an OpenAI-compatible endpoint, or a LangChain `Embeddings` of the host."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from mnemic.models.failures import Endpoint, failure_of, retry_policy, shown_add
 from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError, EmbeddingInputError
 from mnemic.state.model_settings import MAX_DIMENSIONS
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:  # 30 ms that the offline rules never need; a test holds it
     from langchain_core.embeddings import Embeddings
@@ -88,7 +88,7 @@ class RemoteEmbedder:
                 f"{self.name} returned {length} dimensions: it does not shorten its vectors, or is another model now. "
                 "Set MNEMIC_EMBEDDER_DIMENSIONS to this number, or leave it out"
             )
-        units = await asyncio.to_thread(unit_vectors, vectors, texts=texts, dimensions=length)
+        units = await in_thread(unit_vectors, vectors, texts=texts, dimensions=length)
         self._length = length
         return units
 

@@ -4,7 +4,6 @@ NOTICE: the model (sentence-transformers/all-MiniLM-L6-v2) and `vocab.txt` in th
 BERT base uncased by Google) are licensed under the Apache License 2.0.
 """
 
-import asyncio
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mnemic.memory.text.bands import Bands
 from mnemic.models.embedders.vectors import Vector, unit_vectors
 from mnemic.state.errors import ConfigurationError
+from mnemic.state.worker_threads import in_thread
 
 if TYPE_CHECKING:  # a package that only this embedder needs
     from tokenizers import Tokenizer
@@ -61,7 +61,7 @@ class MiniLMEmbedder:
         """
         vectors: list[Vector] = []
         for start in range(0, len(texts), TEXTS_PER_CALL):
-            vectors += await asyncio.to_thread(self._embed, texts[start : start + TEXTS_PER_CALL])
+            vectors += await in_thread(self._embed, texts[start : start + TEXTS_PER_CALL])
         return vectors
 
     def _embed(self, texts: Sequence[str]) -> list[Vector]:

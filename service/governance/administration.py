@@ -1,6 +1,5 @@
 """Administration without contents: roll back, protect, check the audit, purge."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from mnemic.state.identity import AnyIdentity, HostId, Identity
 from mnemic.state.refinement import Refinement
 from mnemic.state.results import Protection
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.database import Database
 from mnemic.storage.opening import ADMINISTRATION, open_database
 
@@ -118,7 +118,7 @@ class Administration:
         known_anchors = Anchors()
         if anchors is not None:
             key = audit.anchor_key(self._settings)
-            known_anchors = await asyncio.to_thread(audit.read_file, Path(anchors), key)
+            known_anchors = await in_thread(audit.read_file, Path(anchors), key)
         agent_id = None if identity is None else identity.agent_id
         return await audit.verify(self._database, self._actor, agent_id, known_anchors)
 
