@@ -54,6 +54,12 @@ def test_every_snippet_of_the_readme_has_its_imports(programs: dict[str, Snippet
     assert [each.place for each in readme if not each.is_whole] == []
 
 
+def test_the_readme_begins_with_the_commands_of_a_new_user() -> None:
+    first, second, *_ = [each.code.strip() for each in snippets("sh") if each.place.startswith("README.md")]
+
+    assert (first, second) == ("make demo", "make test")
+
+
 def test_the_first_program_of_the_readme_is_short() -> None:
     assert len(snippets("python")[0].code.splitlines()) <= 30
 
