@@ -1,4 +1,6 @@
-"""Measures recall on conversations in LoCoMo's format, beside what anyone could do instead.
+"""Measures recall: which turns are searched by default, and how search ranks conversations in LoCoMo's format.
+
+Exits with 1 if too few questions are searched and answered, or too many turns of small talk are searched.
 
 python -m benchmarks.recall_quality [--data FILE_OR_FOLDER] [--cache FOLDER]
 
@@ -8,6 +10,7 @@ The data is not part of the project: LoCoMo's locomo10.json is at github.com/sna
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
@@ -20,6 +23,7 @@ from benchmarks.recall_quality.measuring import Results, measure, opened
 from benchmarks.recall_quality.messages import telling_conversation
 from benchmarks.recall_quality.report import by_budget, by_category
 from benchmarks.recall_quality.storing import Kept
+from benchmarks.recall_quality.turns import Turns, measure_turns, read_turns
 
 
 def main() -> None:
@@ -33,19 +37,23 @@ def main() -> None:
     console.print(f"Automatic search, example conversations: {described(of_examples())}", highlight=False)
     if arguments.cache is not None:
         arguments.cache.mkdir(parents=True, exist_ok=True)
+    turns = asyncio.run(_measured_turns(arguments.embedder, arguments.cache))
+    for line in turns.lines:
+        console.print(line, highlight=False)
     messages = [telling_conversation()]
     console.print("Messages that tell and ask at once, in eight languages, asked for later:")
     measured = asyncio.run(_measured(messages, arguments.embedder, arguments.cache, ways=("messages",)))
     _print(console, messages, measured)
     conversations = _read(arguments.data)
-    if not conversations:
+    if conversations:
+        console.print(f"Automatic search, these dialogues: {described(of_dialogues(conversations))}", highlight=False)
+        _print(console, conversations, asyncio.run(_measured(conversations, arguments.embedder, arguments.cache)))
+    else:
         console.print(
             f"Skipped: no conversation found in {arguments.data or 'MNEMIC_DATA, which is not set'}; "
             "name a file in LoCoMo's format, or a folder of them, by --data"
         )
-        return
-    console.print(f"Automatic search, these dialogues: {described(of_dialogues(conversations))}", highlight=False)
-    _print(console, conversations, asyncio.run(_measured(conversations, arguments.embedder, arguments.cache)))
+    sys.exit(not turns.is_met)
 
 
 def _read(data: Path | str | None) -> list[Conversation]:
@@ -53,6 +61,11 @@ def _read(data: Path | str | None) -> list[Conversation]:
         return []
     files = sorted(Path(data).glob("*.json")) if Path(data).is_dir() else [Path(data)]
     return [conversation for file in files if file.is_file() for conversation in read_conversations(file)]
+
+
+async def _measured_turns(embedder: str, cache: Path | None) -> Turns:
+    async with opened(embedder, cache) as resources:
+        return await measure_turns(resources, read_turns())
 
 
 async def _measured(
