@@ -71,7 +71,7 @@ async def main() -> None:
             Identity(agent_id="example-agent", user_id="ana", session_id="monday")
         )  # the conversation is over
         await say("friday", "Do you remember what my sister is allergic to?")
-        await say("saturday", "Which cake suits Lea?")
+        await say("saturday", "Can you suggest a cake?")
 
 
 if __name__ == "__main__":

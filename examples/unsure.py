@@ -70,7 +70,7 @@ async def main() -> None:
         ("monday", "My sister Lea is allergic to nuts."),
         ("monday", "We bake every Sunday."),
         ("friday", "Good morning."),
-        ("friday", "Which cake suits Lea?"),
+        ("friday", "Can you suggest a cake?"),
     ]
     async with Mnemic.open() as memory:
         graph = build(memory).compile()

@@ -23,7 +23,7 @@ async def read_context(state: RecallState, resources: Resources, runtime: Runtim
 
 async def decide(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:
     """Decide whether the turn needs a search."""
-    return steps.decide(resources, identity_of(runtime), state.get("question", ""), state["reading"])
+    return steps.decide(resources, identity_of(runtime), validate(RecallInput, state), state["reading"])
 
 
 async def search(state: RecallState, resources: Resources, runtime: Runtime[Identity]) -> RecallState:

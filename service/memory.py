@@ -155,6 +155,7 @@ class Mnemic:
         identity: AnyIdentity,
         question: str = "",
         *,
+        previous: str = "",
         search: SearchMode = "auto",
         budget_tokens: BudgetTokens | None = None,
     ) -> RecallResult:
@@ -167,6 +168,7 @@ class Mnemic:
         Args:
             identity: identity of the run; its role limits the categories.
             question: the message of this turn.
+            previous: the user's message before it, for questions such as "and the dog?".
             search: `auto`: rules decide by the question; `always`: the agent is not sure of its answer; `never`.
             budget_tokens: maximum tokens of the search results; None for the setting.
 
@@ -174,7 +176,12 @@ class Mnemic:
             CategoryRefusedError: if the role has no allowlist.
             InvalidInputError: if an argument cannot be used.
         """
-        request: RecallInput = {"question": question, "search": search, "budget_tokens": budget_tokens}
+        request: RecallInput = {
+            "question": question,
+            "previous": previous,
+            "search": search,
+            "budget_tokens": budget_tokens,
+        }
         return RecallResult.from_state(await run_recall(self.resources, identity, request))
 
     @check_arguments

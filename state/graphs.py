@@ -20,7 +20,7 @@ from mnemic.state.consolidation import ConsolidationSnapshot
 from mnemic.state.formation import Coverage, DuplicateDraft, SimilarFact
 from mnemic.state.kinds import Extraction, FormationReason, LeasedWork
 from mnemic.state.query import BudgetTokens, Delta
-from mnemic.state.records import Message, NewMemory, ScopeContext, SearchResult, Supersession
+from mnemic.state.records import Message, NewMemory, ScopeContext, SearchResult, Supersession, WordCounts
 
 #: `busy`: another run holds the lease. `backoff`: the last run failed, and its pause is not over.
 Outcome = Literal["saved", "not_due", "busy", "backoff", "refused", "stale", "failed"]
@@ -31,6 +31,10 @@ Waits = Literal["leased", "backoff"]
 Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
+#: `asked`: by `search="always"`; `phrase`: the message requests it; `own_question`: it is about the user's own affairs;
+#: `past_question`: it is about the past; `known_word`: it has a name or telling word that the memory has;
+#: `follow_up`: it leans on the message before.
+SearchReason = Literal["asked", "phrase", "own_question", "past_question", "known_word", "follow_up"]
 #: Reason why the text of a consolidation is refused.
 RefusedText = Literal["too_long", "empty", "degenerate", "stale", "lossy"]
 Rows = Annotated[list[dict[str, Any]], UntrackedValue]
@@ -219,6 +223,8 @@ class RecallInput(TypedDict, total=False):
 
     #: The message that is about to be answered.
     question: Text
+    #: The message of the user before it, to which a question such as `and the dog?` belongs.
+    previous: Text
     search: Annotated[SearchMode, UntrackedValue]
     #: Maximum tokens of the retrieved lines; None for the setting.
     budget_tokens: Annotated[BudgetTokens | None, UntrackedValue]
@@ -246,7 +252,7 @@ class RecallOutput(TypedDict, total=False):
     #: The search results that fitted, best first.
     memories: Rows
     #: Reason for the search; None if there was none.
-    searched: str | None
+    searched: SearchReason | None
     #: Tokens of the whole context.
     tokens: int
     #: The missing part of this recall; None if complete.
@@ -273,6 +279,8 @@ class RecallReading:
     scopes: Sequence[ScopeContext] = ()
     #: Changes to announce, if there are any.
     delta: Delta | None = None
+    #: Counts of the turn's words, if they decide on a search.
+    counts: WordCounts | None = None
 
 
 class RecallState(RecallInput, RecallOutput, total=False):

@@ -1,6 +1,6 @@
 """Frozen records that several packages use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -278,6 +278,26 @@ class ScopeContext:
         return texts
 
 
+class TurnWords(NamedTuple):
+    """Words of a turn, in lower case."""
+
+    #: All words, by which the database recognizes the language.
+    all: Sequence[str]
+    #: Words that may be in a memory, each once.
+    content: Sequence[str]
+
+
+class WordCounts(NamedTuple):
+    """Searchable entries with the words of a turn, without facts that are always in context."""
+
+    #: Whether the turn is in the language whose grammar the text search knows.
+    is_indexed_language: bool
+    #: Number of entries by word; -1 for a function word of the turn's language.
+    by_word: Mapping[str, int]
+    #: Words of the turn that one entry has and few entries have, of each such entry; equal ones once.
+    rare_by_entry: Sequence[frozenset[str]]
+
+
 class ContextPart(NamedTuple):
     """All memories that are always in context for the visible scope keys."""
 
@@ -285,6 +305,8 @@ class ContextPart(NamedTuple):
     overrides: dict[str, Any]
     #: Contexts in the order of the transaction's scope keys, without empty ones.
     scopes: tuple[ScopeContext, ...]
+    #: Counts of the turn's words, if they were requested.
+    counts: WordCounts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

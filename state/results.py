@@ -18,6 +18,7 @@ from mnemic.state.graphs import (
     Outcome,
     RecallState,
     RefusedText,
+    SearchReason,
     Waits,
 )
 from mnemic.state.kinds import ChangeEvent, FormationReason, RunUsage
@@ -53,7 +54,7 @@ class RecallResult:
     #: Search results in the context, best first.
     memories: tuple[SearchResult, ...]
     #: Reason of the search; None without a search.
-    searched: str | None
+    searched: SearchReason | None
     #: Tokens of the whole context.
     tokens: int
     #: The missing part of this recall; None if it is complete.

@@ -6,13 +6,23 @@ The caller owns the transaction and has begun an operation for writes.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import ExactDuplicate, SimilarFact, UpdateRequest
-from mnemic.state.kinds import CONTEXT_KINDS, Kind
-from mnemic.state.records import ContextPart, Memory, NewMemory, Relation, ScopeContext, StaleMemory, Supersession
+from mnemic.state.kinds import CONTEXT_KINDS, SEARCHED_KINDS, Kind
+from mnemic.state.records import (
+    ContextPart,
+    Memory,
+    NewMemory,
+    Relation,
+    ScopeContext,
+    StaleMemory,
+    Supersession,
+    TurnWords,
+    WordCounts,
+)
 from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import (
@@ -25,7 +35,13 @@ from mnemic.storage.transaction import (
 )
 
 _SQL = load_statements("memories")
+_CONTEXT, _CONTEXT_AND_WORDS = with_parts(_SQL["read_context"]), with_parts(_SQL["read_context"], "words")
 _NEAREST, _CANDIDATES = with_parts(_SQL["similar"]), with_parts(_SQL["similar"], "more")
+
+#: A word is rare if at most so many entries have it, or this share of all entries, but never more than the maximum.
+MIN_RARE: Final = 5
+RARE_SHARE: Final = 0.05
+MAX_RARE: Final = 50
 
 #: Vectors by memory id; None for a pending embedding.
 Vectors = Mapping[UUID, Sequence[float] | None]
@@ -159,13 +175,14 @@ async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str
     await _change_all(tx, "rewrite", values, 1)
 
 
-async def read_context(
+async def read_context(  # noqa: PLR0913 - kinds and limits of the context, and two ways to read it
     tx: ScopedTransaction,
     *,
     kinds: Sequence[Kind] = CONTEXT_KINDS,
     fact_categories: Sequence[str] = (),
     max_facts: int = 0,
     as_drafted: bool = False,
+    turn: TurnWords | None = None,
 ) -> ContextPart:
     """Return the memories that are always in context, and the agent's overrides.
 
@@ -175,10 +192,22 @@ async def read_context(
         fact_categories: categories of facts that are in context too.
         max_facts: maximum number of facts; the most important and newest are returned.
         as_drafted: return the texts that models wrote, as formation reads them, not those for readers.
+        turn: words of a turn, to count the searchable entries with each.
     """
-    values = {"kinds": list(kinds), "always": list(fact_categories), "most": max_facts, "as_drafted": as_drafted}
-    rows = await tx.rows(dict, _SQL["read_context"], values)
+    values: dict[str, Any] = {
+        "kinds": list(kinds),
+        "always": list(fact_categories),
+        "most": max_facts,
+        "as_drafted": as_drafted,
+    }
+    statement = _CONTEXT
+    if turn:
+        statement = _CONTEXT_AND_WORDS
+        values |= {"turn": list(turn.all), "words": list(turn.content), "searched": [*SEARCHED_KINDS, "message"]}
+        values |= {"min_rare": MIN_RARE, "max_rare": MAX_RARE, "rare_share": RARE_SHARE}
+    rows = await tx.rows(dict, statement, values)
     overrides: dict[str, Any] = {}
+    counts: WordCounts | None = None
     by_key: dict[str, dict[str, list[Memory]]] = {}
     for key in tx.scope_keys:
         by_key[key] = defaultdict(list)
@@ -187,6 +216,8 @@ async def read_context(
         draft = row.pop("draft")
         if draft is not None:
             row["content"] = draft
+        if turn:
+            counts = _word_counts(row, turn)
         if row["id"]:
             memory = Memory(**row)
             by_key.setdefault(memory.scope_key, defaultdict(list))[memory.kind].append(memory)
@@ -201,7 +232,19 @@ async def read_context(
                 facts=tuple(by_kind["fact"]),
             )
             scopes.append(scope)
-    return ContextPart(overrides=overrides, scopes=tuple(scopes))
+    return ContextPart(overrides=overrides, scopes=tuple(scopes), counts=counts)
+
+
+def _word_counts(row: dict[str, Any], turn: TurnWords) -> WordCounts:
+    """Take the columns of the counts, the same in every row, out of a row."""
+    rare_by_entry: list[frozenset[str]] = []
+    for bits in row.pop("rare") or ():
+        rare_by_entry.append(frozenset(word for place, word in enumerate(turn.content) if bits >> place & 1))
+    return WordCounts(
+        is_indexed_language=row.pop("is_indexed_language"),
+        by_word=dict(zip(turn.content, row.pop("entries_by_word"), strict=True)),
+        rare_by_entry=tuple(rare_by_entry),
+    )
 
 
 async def list_memories(

@@ -14,6 +14,22 @@ from mnemic.state import history, kinds
 
 #: Configuration of the text search, which decides how words are split and stemmed.
 TEXT_SEARCH: Final = "english"
+#: Other languages with function words and stems in every Postgres.
+_OTHER_LANGUAGES: Final = (
+    "german",
+    "spanish",
+    "french",
+    "portuguese",
+    "italian",
+    "dutch",
+    "danish",
+    "norwegian",
+    "swedish",
+    "finnish",
+    "hungarian",
+    "russian",
+    "turkish",
+)
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -25,6 +41,8 @@ def literals(values: Iterable[str]) -> str:
 _VALUES: Final = {
     "max_content_bytes": str(MAX_TEXT_BYTES),
     "text_search": literals([TEXT_SEARCH]),
+    "dictionary": literals([f"{TEXT_SEARCH}_stem"]),
+    "dictionaries": literals(f"{language}_stem" for language in (TEXT_SEARCH, *_OTHER_LANGUAGES)),
     "context_kinds": literals(kinds.CONTEXT_KINDS),
     "indexed_kinds": literals(kinds.INDEXED_KINDS),
     "expiring_kinds": literals(kinds.EXPIRING_KINDS),

@@ -4,10 +4,11 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 from uuid import UUID, uuid5
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -339,18 +340,36 @@ def require_list(items: object) -> None:
         raise InvalidInputError(f"at most {MAX_MESSAGES:,} messages in one call: observe them in parts")
 
 
-def last_question(messages: Sequence[HostMessage]) -> tuple[str, str | None]:
-    """Return the text of the last message of a user, empty without one, and its id if LangChain gave it one.
+class TurnQuestion(NamedTuple):
+    """The last message of a user in a thread."""
+
+    #: Text of the message; empty without one.
+    text: str = ""
+    #: Text of the user's message before it.
+    previous: str = ""
+    #: Id of the last message if LangChain gave it one.
+    message_id: str | None = None
+
+
+def last_question(messages: Sequence[HostMessage]) -> TurnQuestion:
+    """Return the last message of a user, with the text of the one before it.
 
     Raises:
         InvalidInputError: if it is no list of messages, or the last one cannot be used.
     """
-    message, incoming = _last_of_user(messages)
+    of_user = _messages_of_user(messages)
+    message, incoming = next(of_user, (None, None))
     if incoming is None:
-        return "", None
+        return TurnQuestion()
+    previous = ""
+    with suppress(InvalidInputError):  # an earlier message ends no turn
+        for _, before in of_user:
+            previous = before.question
+            break
+    message_id = None
     if isinstance(message, BaseMessage):
-        return incoming.question, getattr(message, "id", None)
-    return incoming.question, None
+        message_id = getattr(message, "id", None)
+    return TurnQuestion(incoming.question, previous, message_id)
 
 
 def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:
@@ -367,7 +386,7 @@ def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, seve
     """
     if identity.user_id is not None:
         return
-    message, incoming = _last_of_user(messages)
+    message, incoming = next(_messages_of_user(messages), (None, None))
     if incoming is None:
         return
     if isinstance(message, BaseMessage):
@@ -382,8 +401,8 @@ def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, seve
         )
 
 
-def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, IncomingMessage | None]:
-    """Return the last message of a user, as it is and as it was read; None twice without one."""
+def _messages_of_user(messages: Sequence[HostMessage]) -> Iterator[tuple[HostMessage, IncomingMessage]]:
+    """Yield the messages of a user, as they are and as they were read, the last one first."""
     require_list(messages)
     for message in reversed(messages):
         fields: HostMessage = message
@@ -391,8 +410,7 @@ def _last_of_user(messages: Sequence[HostMessage]) -> tuple[HostMessage | None, 
             fields = {"role": _langchain_role(message, {}), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(fields)
         if incoming.stored_role == "user":
-            return message, incoming
-    return None, None
+            yield message, incoming
 
 
 class _Conversion:

@@ -66,15 +66,16 @@ async def recall_turn(
         InvalidInputError: if it is no list of messages, or the last one cannot be used.
     """
     options = options or RecallOptions()
-    question, message_id = last_question(messages)
+    asked = last_question(messages)
     request: RecallInput = {
-        "question": question,
+        "question": asked.text,
+        "previous": asked.previous,
         "search": options.search,
         "budget_tokens": options.budget_tokens,
     }
     recalled = await recall(options.in_role(identity), request)
     return {
-        "memory_context": replace(recalled["context"], message_id=message_id),
+        "memory_context": replace(recalled["context"], message_id=asked.message_id),
         "memory_revision": recalled["revision"],
         "memory_searched": recalled["searched"],
     }

@@ -10,8 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from mnemic.memory.recall.delta import header
-from mnemic.memory.recall.heuristics import search_reason
-from mnemic.memory.recall.search import VisibleSearch, fit_results
+from mnemic.memory.recall.heuristics import search_reason, words_to_count
+from mnemic.memory.recall.search import VisibleSearch, fit_results, worth_a_line
+from mnemic.memory.recall.turn_words import telling_stems
 from mnemic.memory.runtime.categories import Allowlist
 from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.resources import Resources
@@ -20,16 +21,18 @@ from mnemic.models.embedders import embed_each
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.recall.memory_context import found_line, memory_line, render_standing, render_turn
 from mnemic.state.errors import BusyError, EmbeddingError, MnemicError
-from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallReading, RecallState
+from mnemic.state.graphs import Degraded, MemoryContext, RecallInput, RecallReading, RecallState, SearchReason
 from mnemic.state.identity import Identity, display_name, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.query import MAX_TOP_K, SIGNS, Changes, Delta, MemoryQuery
-from mnemic.state.records import ContextPart, Memory, ScopeContext, SearchResult
+from mnemic.state.records import ContextPart, Memory, ScopeContext, SearchResult, TurnWords
 from mnemic.state.settings import Settings
 from mnemic.storage import memories, revisions
 from mnemic.storage.transaction import ScopedTransaction
 
 _LOG = logging.getLogger("mnemic")
+#: A similarity is weak below this part of the one from which two facts are related.
+_WEAK: Final = 10
 
 
 # -- read
@@ -42,7 +45,7 @@ async def read_context(resources: Resources, identity: Identity, request: Recall
     """
     allowlist = resources.categories.of_role(identity.role)
     async with resources.database.transaction(identity, categories=allowlist.categories, for_recall=True) as tx:
-        part = await read_always_in_context(tx, resources, allowlist)
+        part = await read_always_in_context(tx, resources, allowlist, _words_to_count(resources, request))
         settings = resources.settings.overridden_for_recall(part.overrides)
         changes = await _read_changes(tx, settings, allowlist)
     delta = changes and header(changes, identity.user_id)
@@ -52,6 +55,7 @@ async def read_context(resources: Resources, identity: Identity, request: Recall
         overrides=part.overrides,
         scopes=part.scopes if settings.always_in_context else (),
         delta=delta,
+        counts=part.counts,
     )
     _note_shown(resources, identity, reading)
     over_budget: list[str] = []
@@ -66,6 +70,14 @@ async def read_context(resources: Resources, identity: Identity, request: Recall
         "revision": changes and changes.revision,
         "updates": _updates(delta),
     }
+
+
+def _words_to_count(resources: Resources, request: RecallInput) -> TurnWords | None:
+    """Return the words of the turn whose entries decide on a search, if there are any."""
+    if request.get("search", "auto") != "auto" or not resources.settings.rag:
+        return None
+    question, previous = clean_question(request.get("question", "")), clean_question(request.get("previous", ""))
+    return words_to_count(question, previous, resources.requests)
 
 
 async def _read_changes(tx: ScopedTransaction, settings: Settings, allowlist: Allowlist) -> Changes | None:
@@ -116,14 +128,16 @@ def without_memory(error: MnemicError) -> RecallState:
 # -- decide
 
 
-def decide_search(resources: Resources, question: str, reading: RecallReading) -> RecallState:
+def decide_search(resources: Resources, request: RecallInput, reading: RecallReading) -> RecallState:
     """Decide, without a model, whether the turn needs a search, and clean its question."""
-    question = clean_question(question)
-    reason = None
+    question, previous = clean_question(request.get("question", "")), clean_question(request.get("previous", ""))
+    reason: SearchReason | None = None
     if question and reading.search == "always":
         reason = "asked"
     elif question and reading.search == "auto":
-        reason = search_reason(question, reading.scopes, resources.requests)
+        reason = search_reason(question, previous, reading.counts, resources.requests)
+    if reason == "follow_up":
+        question = clean_question(f"{previous}\n{question}")
     return {"question": question, "searched": reason}
 
 
@@ -154,6 +168,9 @@ async def search_for_turn(
     for result in searched.results:
         if result.id not in in_context:
             fresh.append(result)
+    if reading.search == "auto":
+        telling = telling_stems(question, reading.counts)
+        fresh = worth_a_line(fresh, telling, resources.embedder.bands.fallback / _WEAK)
     results = _without_repeated_text(_best_with_related(fresh, settings.recall_limit))
     line = partial(found_line, reader=identity.user_id)
     fitting = fit_results(results, line, question, reading.budget_tokens)
@@ -237,7 +254,9 @@ def render_context(reading: RecallReading, results: Sequence[SearchResult], read
 _MIN_FACT_TOKENS: Final = 4
 
 
-async def read_always_in_context(tx: ScopedTransaction, resources: Resources, allowlist: Allowlist) -> ContextPart:
+async def read_always_in_context(
+    tx: ScopedTransaction, resources: Resources, allowlist: Allowlist, turn: TurnWords | None = None
+) -> ContextPart:
     """Return the memories that are always in context for a role, and the settings that the agent overrides.
 
     Consolidations, reflections and core memories are for roles with `standing` alone. Facts of a category that is
@@ -253,6 +272,7 @@ async def read_always_in_context(tx: ScopedTransaction, resources: Resources, al
         kinds=CONTEXT_KINDS if allowlist.standing else (),
         fact_categories=fact_categories,
         max_facts=budget // _MIN_FACT_TOKENS,
+        turn=turn,
     )
     return part._replace(scopes=tuple(fit_facts(part.scopes, budget, tx.identity.user_id)))
 

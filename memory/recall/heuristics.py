@@ -1,18 +1,22 @@
-"""Decide by the words of a message whether it needs a search: requests, the past, the user's own affairs, names."""
+"""Decide without a model whether a message needs a search: by requests, known words, own affairs, the turn before."""
 
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from mnemic.memory.recall.turn_words import QUESTION_WORDS, has_unknown_word, is_known, look_up, read_words
 from mnemic.memory.runtime.requests import Phrase, Run
-from mnemic.memory.text.details import may_be_name
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
-from mnemic.memory.text.words import Word, bare, folded_words, is_common_word, pattern, word_set, words
-from mnemic.state.records import ScopeContext
+from mnemic.memory.text.words import pattern, word_set
+from mnemic.state.graphs import SearchReason
+from mnemic.state.records import TurnWords, WordCounts
 
-#: Number of unknown names that make a search worth its time.
-NAMES_NEEDED: Final = 2
-
-_QUESTION_WORDS = word_set("what when where who whom why how which whose")
+#: Maximum number of words of a turn that leans on the one before.
+_MAX_LEANING_WORDS: Final = 6
+#: Beginnings of a turn that adds to the one before, in the languages of the phrases.
+_ADDITIONS = word_set("and but or also plus und aber oder auch y e pero o tambien et mais ou aussi mas tambem") | {
+    "what about",
+    "how about",
+}
 _PAST = word_set("was were did had said told mentioned wasn't weren't didn't hadn't")
 _SUBJECTS = word_set("i you he she it we they there")
 _HYPOTHETICAL = word_set("if would should could might")
@@ -29,46 +33,105 @@ _ABOUT_OWN = pattern(
 _ADVICE = word_set(
     "should shall can could would might need want wanna gonna must think recommend recommendations advice"
 )
+#: `When should I renew my passport?` needs a fact; `where should I go?` and `what should I give my mother?` do not.
+_FACT_WORDS = word_set("when where who whose")
+_POSSESSIVES = word_set("my our mine ours")
 #: Maximum number of words between the question word and the past indicator: "which of the two restaurants was".
 _MAX_BETWEEN: Final = 4
-#: Capitalised nouns of general knowledge, which refer to no memory.
-_GENERAL_KNOWLEDGE = word_set(
-    "english french german spanish italian portuguese dutch danish swedish norwegian finnish polish russian ukrainian "
-    "romanian hungarian czech greek turkish arabic hebrew hindi chinese mandarin japanese korean latin european "
-    "american british internet christmas easter god python javascript typescript java"
-)
 
 
-def search_reason(message: str, scopes: Sequence[ScopeContext] = (), requests: Sequence[Phrase] = ()) -> str | None:
-    """Return the reason for a search: `phrase`, `past_question`, `own_question` or `names`; None if there is none.
+def words_to_count(message: str, previous: str, requests: Sequence[Phrase] = ()) -> TurnWords | None:
+    """Return the words of a turn whose number of entries decides on a search; None if there are none.
+
+    A turn that is searched for another reason needs no counts.
 
     Args:
         message: Message of the user.
-        scopes: Memories that are always in context; names that they do not have are a reason, too.
+        previous: Message of the user before it; it counts for a turn that may lean on it.
         requests: Phrases that request a search.
     """
-    sentences: list[_Sentence] = []
-    for text in spoken_sentences(message):
-        sentences.append(_Sentence(folded(text), is_question(text)))
+    if _reason_by_request(_sentences(message), requests):
+        return None
+    if previous and _may_lean(message):
+        return look_up(f"{previous}\n{message}")
+    return look_up(message)
+
+
+def search_reason(
+    message: str, previous: str = "", counts: WordCounts | None = None, requests: Sequence[Phrase] = ()
+) -> SearchReason | None:
+    """Return the reason for a search; None if there is none.
+
+    Args:
+        message: Message of the user.
+        previous: Message of the user before it; `follow_up` searches for both.
+        counts: Number of entries with each of the words to count.
+        requests: Phrases that request a search.
+    """
+    sentences = _sentences(message)
+    reason = _reason_by_request(sentences, requests)
+    if reason:
+        return reason
+    known = is_known(message, counts)
+    if previous and _leans(message, counts) and (known or search_reason(previous, "", counts, requests)):
+        return "follow_up"
+    if known:
+        return "known_word"
+    is_past = any(_is_about_the_past(sentence) for sentence in sentences)
+    if is_past and not has_unknown_word(message, counts):
+        return "past_question"
+    return None
+
+
+def _reason_by_request(sentences: Sequence["_Sentence"], requests: Sequence[Phrase]) -> SearchReason | None:
+    """Return the reason of a turn that is searched whatever the memory has."""
     if any(_requests_search(sentence.words, requests) for sentence in sentences):
         return "phrase"
-    if any(_is_about_the_past(sentence) for sentence in sentences):
-        return "past_question"
     if any(sentence.is_question and _is_about_own(sentence.words) for sentence in sentences):
         return "own_question"
-    names = candidate_names(message)
-    if len(names) < NAMES_NEEDED:
-        return None
-    context = "\n".join(scope.text for scope in scopes)
-    if len(unknown_names(names, context)) < NAMES_NEEDED:
-        return None
-    return "names"
+    return None
+
+
+# -- turns that lean on the one before
+
+
+def _may_lean(message: str) -> bool:
+    """Return whether a message is short, and begins like an addition or is a question."""
+    spoken = folded(message)
+    return len(spoken) <= _MAX_LEANING_WORDS and (_begins_as_addition(spoken) or is_question(message))
+
+
+def _leans(message: str, counts: WordCounts | None) -> bool:
+    """Return whether a message is short, and begins as an addition or has no content, such as `what about her?`."""
+    if not _may_lean(message):
+        return False
+    if _begins_as_addition(folded(message)):
+        return True
+    for word in read_words(message):
+        is_function = word.is_function or (counts is not None and counts.by_word.get(word.text) == -1)
+        if not is_function and not word.is_common:
+            return False
+    return True
+
+
+def _begins_as_addition(spoken: Sequence[str]) -> bool:
+    return bool(spoken) and (spoken[0] in _ADDITIONS or " ".join(spoken[:2]) in _ADDITIONS)
+
+
+# -- requests, own affairs, the past
 
 
 class _Sentence(NamedTuple):
     #: Words without case and accents.
     words: list[str]
     is_question: bool
+
+
+def _sentences(message: str) -> list[_Sentence]:
+    sentences: list[_Sentence] = []
+    for text in spoken_sentences(message):
+        sentences.append(_Sentence(folded(text), is_question(text)))
+    return sentences
 
 
 def _requests_search(words_of_sentence: Sequence[str], requests: Sequence[Phrase]) -> bool:
@@ -113,7 +176,7 @@ def _is_about_the_past(sentence: _Sentence) -> bool:
     if not _HYPOTHETICAL.isdisjoint(sentence.words):
         return False
     for place, word in enumerate(sentence.words):
-        if word.partition("'")[0] not in _QUESTION_WORDS:
+        if word.partition("'")[0] not in QUESTION_WORDS:
             continue
         following = sentence.words[place + 1 : place + 2 + _MAX_BETWEEN]
         past = _first_place(following, _PAST)
@@ -135,58 +198,7 @@ def _first_place(sequence: Sequence[str], wanted: Set[str]) -> int | None:
 
 def _is_about_own(question: Sequence[str]) -> bool:
     """Return whether a question is about the user's own affairs, and does not request advice."""
-    return _ADVICE.isdisjoint(question) and bool(_ABOUT_OWN().match(" ".join(question)))
-
-
-def unknown_names(names: Sequence[str], context: str) -> tuple[str, ...]:
-    """Return the names without any distinctive word in the context, in any case."""
-    lines = [(line, line.casefold()) for line in context.split("\n")]
-    unknown: list[str] = []
-    for name in names:
-        if not any(_is_in_lines(word, lines) for word in _distinctive_words(name)):
-            unknown.append(name)
-    return tuple(unknown)
-
-
-def _is_in_lines(word: str, lines: Sequence[tuple[str, str]]) -> bool:
-    # skip lines that cannot hold the word: the words of 6,000 memories take 35 ms
-    return any(word in folded_line and word in folded_words(line) for line, folded_line in lines)
-
-
-def _distinctive_words(name: str) -> list[str]:
-    """Return the words that identify a name: `york` for `New York`; all words of a name of common words alone."""
-    folded_name = folded_words(name)
-    distinctive: list[str] = []
-    for word in folded_name:
-        if not is_common_word(word):
-            distinctive.append(word)
-    return distinctive or folded_name
-
-
-def candidate_names(message: str) -> tuple[str, ...]:
-    """Return the names within the sentences of a message, each once; adjacent capitalised words are one name.
-
-    Acronyms, shouted words and the first word of a sentence do not count.
-    """
-    names: dict[str, str] = {}
-    name = ""
-    end = -1
-    for word in words(message):
-        if not _may_be_part_of_name(word):
-            continue
-        is_adjacent = message[end : word.start] in (" ", "-")
-        if name and is_adjacent:
-            names.pop(name.casefold(), None)
-            name = f"{name} {bare(word.text)}"
-        else:
-            name = bare(word.text)
-        names.setdefault(name.casefold(), name)
-        end = word.start + len(word.text)
-    return tuple(names.values())
-
-
-def _may_be_part_of_name(word: Word) -> bool:
-    part = bare(word.text)
-    if word.initial or part.isupper():
+    if not _ABOUT_OWN().match(" ".join(question)):
         return False
-    return may_be_name(word.text) and part.casefold() not in _GENERAL_KNOWLEDGE
+    has_fact = not _FACT_WORDS.isdisjoint(question) and not _POSSESSIVES.isdisjoint(question)
+    return has_fact or _ADVICE.isdisjoint(question)

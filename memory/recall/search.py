@@ -1,15 +1,18 @@
 """The search of recall and query: embed the question, search the visible memories, rank them, fit them to a budget."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from mnemic.memory.recall.passages import excerpt, shortened
 from mnemic.memory.recall.scoring import branch_weights, ranked, ranking_context, reciprocal
 from mnemic.memory.runtime.embedding import is_switched, with_agents_embedder
 from mnemic.memory.runtime.resources import Resources
+from mnemic.memory.text.questions import folded
 from mnemic.memory.text.shape import CHARS_PER_TOKEN, count_tokens
+from mnemic.memory.text.words import stem
 from mnemic.models.embedders.vectors import Vector
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryQuery
@@ -23,6 +26,8 @@ from mnemic.storage.transaction import ScopedTransaction
 _LOG = logging.getLogger("mnemic")
 #: Maximum length of the excerpt of a message, in characters.
 MESSAGE_CHARS: Final = 500
+#: Minimum share of the best score of a result that is worth a line for its meaning alone.
+MIN_SHARE: Final = 0.6
 #: Minimum length of an excerpt that is worth a line, in characters.
 _MIN_EXCERPT_CHARS: Final = 120
 #: Length of all candidates, in characters, above which a thread ranks them: it takes an event loop 10 ms and longer.
@@ -126,6 +131,35 @@ def _with_excerpt(result: SearchResult, piece: int, question: str) -> SearchResu
     if result.kind != "message" or len(result.content) <= MESSAGE_CHARS:
         return result
     return replace(result, excerpt=excerpt(result.content, piece, question, MESSAGE_CHARS))
+
+
+def worth_a_line(results: Sequence[SearchResult], telling: Set[str], min_similarity: float) -> list[SearchResult]:
+    """Return the results that are worth a line in a context that did not request them.
+
+    A result has a telling word of the question, or enough similarity and a share of the best score. A related memory
+    goes with its result.
+
+    Args:
+        results: Results of a search, best first.
+        telling: Stems of the question's words that few memories have.
+        min_similarity: Cosine similarity below which meaning alone is no ground.
+    """
+    best_score = max((result.score for result in results), default=0.0)
+    worthy: dict[UUID, SearchResult] = {}
+    for result in results:
+        if result.related_to is not None:
+            is_worthy = result.related_to in worthy
+        else:
+            similarity = result.explanation.similarity
+            is_near = similarity is None or similarity >= min_similarity
+            is_worthy = (is_near and result.score >= MIN_SHARE * best_score) or _has_stem(result, telling)
+        if is_worthy:
+            worthy[result.id] = result
+    return list(worthy.values())
+
+
+def _has_stem(result: SearchResult, stems: Set[str]) -> bool:
+    return any(stem(word) in stems for word in folded(f"{result.subject} {result.content}"))
 
 
 def fit_results(

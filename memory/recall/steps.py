@@ -31,7 +31,7 @@ async def recall(resources: Resources, identity: Identity, request: RecallInput)
 
 async def _read_and_search(resources: Resources, identity: Identity, request: RecallInput) -> RecallState:
     state = await read(resources, identity, request)
-    decision = decide(resources, identity, request.get("question", ""), state["reading"])
+    decision = decide(resources, identity, request, state["reading"])
     if decision["searched"] is None:
         return {**state, **decision}
     searched = await search(resources, identity, decision["question"], state["reading"])
@@ -48,10 +48,10 @@ async def read(resources: Resources, identity: Identity, request: RecallInput) -
         return await context.read_context(resources, identity, request)
 
 
-def decide(resources: Resources, identity: Identity, question: str, reading: RecallReading) -> RecallState:
+def decide(resources: Resources, identity: Identity, request: RecallInput, reading: RecallReading) -> RecallState:
     """Decide whether the turn needs a search."""
     with resources.events.timed(identity, "recall", "classify", counts_person=False) as outcome:
-        decision = context.decide_search(resources, question, reading)
+        decision = context.decide_search(resources, request, reading)
         if decision["searched"] is None:
             outcome.status = "skipped"
     resources.write_events()

@@ -244,8 +244,49 @@ select {memory} from memories
 
 -- read_context --
 -- Return the context memories, oldest first, with the agent's overrides; without memories, one row. Facts are limited
--- to the categories that are always in context, the most important and newest ones first.
-select a.settings as overrides, case when %(as_drafted)s then m.draft end as draft, m.{memory}
+-- to the categories that are always in context, the most important and newest ones first. The part `words` counts the
+-- searchable entries with each word of the turn, without those facts: -1 for a function word of the turn's language.
+/*words*/with language as materialized (
+    -- The language with the most function words in the turn.
+    select dictionary from unnest(array[{dictionaries}]::regdictionary[]) with ordinality as d(dictionary, nth)
+     order by (select count(*) from unnest(%(turn)s::text[]) as word where ts_lexize(dictionary, word) = '{}') desc, nth
+     limit 1
+), word as materialized (
+    -- Entries are indexed in one language. The beginning that a word has in all its forms finds it in another one.
+    select w.nth, nullif(concat_ws(' | ', (
+               select '(' || string_agg(quote_literal(lexeme), ' & ') || ')'
+                 from unnest(tsvector_to_array(to_tsvector({text_search}, w.word))) as lexeme),
+               case when dictionary <> {dictionary}::regdictionary and length(l.lexemes[1]) >= greatest(4, length(w.word) - 2)
+                    then quote_literal(left(w.word, length(l.lexemes[1]))) || ':*' end), '')::tsquery as query
+      from language cross join unnest(%(words)s::text[]) with ordinality as w(word, nth)
+     cross join lateral (select ts_lexize(dictionary, w.word) as lexemes) as l
+     where l.lexemes <> '{}'
+), candidate as not materialized (
+    select ctid, tsv from entries
+     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable
+       and kind = any(%(searched)s) and category <> all(%(always)s)
+), word_match as materialized (
+    -- Each word in each entry, with the number of entries that have it.
+    select e.entry, w.nth, count(*) over (partition by w.nth) as entries
+      from (select ctid as entry, tsv from candidate
+             where tsv @@ (select string_agg('(' || query::text || ')', ' | ')::tsquery from word) offset 0) as e
+      join word w on e.tsv @@ w.query
+), rare as materialized (
+    -- The rare words of each entry as bits.
+    select distinct bit_or(1::bigint << (nth - 1)::integer) as bits
+      from word_match
+     where entries <= (select greatest(%(min_rare)s, least(%(max_rare)s, count(*) * %(rare_share)s)) from candidate)
+     group by entry
+)/*end*/
+select a.settings as overrides,/*words*/
+       (select dictionary = {dictionary}::regdictionary from language) as is_indexed_language,
+       (select array_agg(case when w.nth is null then -1 else coalesce(c.entries, 0) end order by t.nth)
+          from unnest(%(words)s::text[]) with ordinality as t(word, nth)
+          left join word w on w.nth = t.nth
+          left join (select nth, max(entries) as entries from word_match group by nth) as c on c.nth = t.nth
+       ) as entries_by_word,
+       (select array_agg(bits) from rare) as rare,/*end*/
+       case when %(as_drafted)s then m.draft end as draft, m.{memory}
   from agents a
   left join lateral (
        (select * from memories

@@ -52,13 +52,13 @@ async def test_words_are_stored_and_an_attachment_leaves_a_mark(memory: Mnemic, 
 
 
 def test_a_question_has_no_marks() -> None:
-    assert last_question([HumanMessage([TEXT, IMAGE])])[0] == "Look at my boat."
-    assert last_question([HumanMessage([IMAGE])])[0] == ""
+    assert last_question([HumanMessage([TEXT, IMAGE])]).text == "Look at my boat."
+    assert last_question([HumanMessage([IMAGE])]).text == ""
 
 
 def test_a_spoken_question_is_searched_for_though_it_is_not_typed() -> None:
     spoken = HumanMessage([{"type": "input_audio", "input_audio": {"transcript": "Where is my boat?"}}])
-    assert last_question([spoken])[0] == "Where is my boat?"
+    assert last_question([spoken]).text == "Where is my boat?"
 
 
 @pytest.mark.parametrize("part", [{}, {"type": "text", "text": ["I keep bees."]}, {"text": 1}])

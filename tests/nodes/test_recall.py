@@ -8,12 +8,15 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
+from mnemic.memory.messages.turn import recall_turn
+from mnemic.memory.recall.steps import recall
 from mnemic.memory.text.shape import count_tokens
 from mnemic.models.failures import MAX_REQUESTS
 from mnemic.prompts.recall.memory_context import PREAMBLE
@@ -54,7 +57,6 @@ BEES = "Ana keeps bees on the north quay."
 #: It calls for a search, and the other one does not.
 PAST = "Where on the quay were the bees?"
 GREETING = "Good morning, dear assistant."
-NAMES = "Yesterday it was Jonas who called Sigrid about bees."
 
 
 async def fill(memory: Mnemic, model: LoopbackModel) -> None:
@@ -72,13 +74,14 @@ async def fill(memory: Mnemic, model: LoopbackModel) -> None:
         (GREETING, "auto", None, 0),
         ("", "auto", None, 0),
         ("", "always", None, 0),
-        (PAST, "auto", "past_question", 1),
+        (PAST, "auto", "known_word", 1),
         (PAST, "never", None, 0),
         ("Do you remember my bees?", "auto", "phrase", 1),
         ("Search your memory for the bees.", "auto", "phrase", 1),
         (GREETING, "always", "asked", 1),
-        (NAMES, "auto", "names", 1),
-        ("Yesterday it was Jonas who called Marit about bees.", "auto", None, 0),
+        ("Draft a note to the harbour office about the north quay", "auto", "known_word", 1),
+        ("Yesterday it was Jonas who called Sigrid.", "auto", None, 0),
+        ("Why do people like honey?", "auto", None, 0),
     ],
 )
 async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
@@ -96,6 +99,37 @@ async def test_the_words_of_the_turn_decide_on_a_search_without_a_model(
     assert (len(model.chat_requests), len(model.embedding_requests)) == (0, embeddings)
     assert (BEES in context.context.turn) == (reason is not None)
     assert WISH in context.context.standing
+
+
+@pytest.mark.parametrize(
+    ("previous", "question", "reason"),
+    [
+        ("Who repairs the north quay?", "And in winter?", "follow_up"),
+        ("Who repairs the north quay?", "What about it?", "follow_up"),
+        ("What is the capital of Ghana?", "and the quay?", "follow_up"),
+        ("What is the capital of Ghana?", "And of Togo?", None),
+        ("Who repairs the north quay?", "Thanks.", None),
+        ("", "And in winter?", None),
+    ],
+)
+async def test_a_turn_that_leans_on_the_one_before_is_searched_with_it(
+    memory: Mnemic, model: LoopbackModel, previous: str, question: str, reason: str | None
+) -> None:
+    await fill(memory, model)
+    recalled = await memory.recall(ANA, question, previous=previous)
+    assert recalled.searched == reason
+    assert (BEES in recalled.context.turn) == (reason is not None)
+
+
+async def test_a_host_hands_on_the_turn_before(memory: Mnemic, model: LoopbackModel) -> None:
+    await fill(memory, model)
+    talk = [
+        {"role": "user", "content": "Who repairs the north quay?"},
+        {"role": "assistant", "content": "I do not know."},
+        {"role": "user", "content": "And in winter?"},
+    ]
+    turn = await recall_turn(partial(recall, memory.resources), ANA, talk)
+    assert (turn["memory_searched"], BEES in turn["memory_context"].turn) == ("follow_up", True)
 
 
 async def test_each_part_of_the_context_is_an_element_that_says_what_it_is(
@@ -205,9 +239,13 @@ async def test_profile_facts_are_in_the_element_of_their_scope_by_importance(
     assert BORN in inside
     assert PROJECT not in context
     assert lines_of(context, "Recent") == [f"- [2 March 2026] {SHORT}"]
-    for who, reason in (("Jonas who called Sigrid", None), ("Tomas who called Ingrid", "names")):
-        recalled = await memory.recall(ANA, f"Yesterday it was {who} about bees.")
-        assert recalled.searched == reason  # who is known from such a fact calls for no search
+
+
+async def test_a_word_of_a_fact_that_is_in_the_context_is_no_reason(memory: Mnemic) -> None:
+    await memory.remember(ANA, "Ana is called Anita by Sigrid.", category="profile")
+    assert (await memory.recall(ANA, "Tell me about Sigrid")).searched is None
+    await memory.remember(ANA, "Ana met Sigrid in Lund.", category="event")
+    assert (await memory.recall(ANA, "Tell me about Sigrid")).searched == "known_word"
 
 
 async def test_facts_that_stand_there_take_no_other_results_place(clean_db: Clone, model: LoopbackModel) -> None:
@@ -303,7 +341,7 @@ async def test_without_the_embedder_the_search_goes_by_text_alone(
     assert (await memory.recall(ANA, GREETING)).degraded is None  # no search, so nothing is missing
     context = await memory.recall(ANA, PAST)
 
-    assert (context.degraded, context.searched) == ("text_only", "past_question")
+    assert (context.degraded, context.searched) == ("text_only", "known_word")
     assert BEES in context.context.turn
     assert WISH in context.context.standing
     assert len(model.embedding_requests) == requests

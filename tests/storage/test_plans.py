@@ -13,7 +13,7 @@ from psycopg import AsyncClientCursor
 
 from mnemic.state.identity import Identity
 from mnemic.state.query import MemoryFilters, MemoryQuery
-from mnemic.state.records import Relation
+from mnemic.state.records import Relation, TurnWords
 from mnemic.state.settings import Settings
 from mnemic.storage import inbox, memories, revisions
 from mnemic.storage.database import Database
@@ -194,6 +194,15 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     indexes = {node["Index Name"] for node in tx.nodes if "Index Name" in node}
     assert indexes <= {"memories_context", "memories_one_consolidation", "agents_pkey"}
     assert [touched(scan) for scan in scans] == [0, facts]
+
+
+async def test_the_words_of_a_turn_are_counted_in_one_look_at_the_visible_entries(database: Database) -> None:
+    async with explaining(database) as tx:
+        turn = TurnWords(QUESTION.lower().rstrip("?").split(), ["ferry", "lighthouse"])
+        await memories.read_context(tx, turn=turn)
+    scans = tx.scans("entries")
+    assert len(scans) == 2  # the other one counts the entries
+    assert_only_the_visible(scans)
 
 
 async def test_the_plan_explained_is_the_plan_that_runs(database: Database) -> None:

@@ -61,6 +61,7 @@ def transactions(sent: list[str]) -> list[list[str]]:
     [  # the standing part, and the changes, which only a session is told of
         (ANA, "never", 2, 0),
         (ANA, "always", 2, 1),
+        (ANA, "auto", 2, 1),  # the words of the question are counted with the standing part
         (identity("ana"), "never", 1, 0),
     ],
 )

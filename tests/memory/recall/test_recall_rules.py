@@ -11,15 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.memory.recall.heuristics import search_reason, words_to_count
 from mnemic.memory.recall.scoring import RankingContext, ranked, ranking_context, reciprocal
 from mnemic.memory.runtime.requests import Phrase, load_requests
-from mnemic.memory.text.words import WORD
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.query import Candidate, Links, MemoryQuery
-from mnemic.state.records import ScopeContext, SearchResult
+from mnemic.state.records import SearchResult, WordCounts
 from mnemic.state.search import WEIGHTS, Weights
-from tests.support.worlds import remembered
 
 # -- scores
 
@@ -300,33 +298,89 @@ def test_a_file_of_another_form_is_refused_by_the_name_of_what_is_wrong(tmp_path
         of_file(tmp_path, text)
 
 
-NAMES = "I think that Sunniva Berg saw Einar with Agnete in New York."
+# -- words that the memory knows
 
 
-def test_two_names_that_the_standing_memory_does_not_know_are_a_reason() -> None:
-    def standing(text: str) -> list[ScopeContext]:
-        return [ScopeContext(scope_key="user:ana", reflections=(remembered(text, kind="reflection"),))]
-
-    assert search_reason(NAMES) == search_reason(NAMES, standing("Sunniva is Einar Hovde's deputy.")) == "names"
-    assert search_reason(NAMES, standing(NAMES)) is search_reason("I think that Einar left.") is None
-    names = candidate_names(NAMES)
-    assert unknown_names(names, "einar hovde's deputy is SUNNIVA.") == ("Agnete", "New York")
-    assert unknown_names(names, "Sunnivas new boat") == ("Sunniva Berg", "Einar", "Agnete", "New York")
+def counts(*entries: str, language: bool = True, **by_word: int) -> WordCounts:
+    """Counts of words, of which each of the entries has some."""
+    rare = [frozenset(entry.split()) for entry in entries]
+    for words in rare:
+        by_word |= dict.fromkeys(words, 1)
+    return WordCounts(is_indexed_language=language, by_word=by_word, rare_by_entry=rare)
 
 
-def test_names_are_candidates_within_sentences_and_adjacent_ones_are_one() -> None:
-    message = "Yesterday I met Sunniva Berg in New York, and Jean-Luc at NASA in May. Einar's there, einar!"
-    assert candidate_names(message) == ("Sunniva Berg", "New York", "Jean Luc")
+LONG = (
+    "Please rewrite this paragraph in a friendly tone: members of a committee asked questions about budgets, benches, "
+    "lanterns, fountains, hedges and a kiosk, and others about bridges and swings."
+)
 
 
-@given(st.text())
-def test_names_are_distinct_and_their_own_message_knows_them(message: str) -> None:
-    names = candidate_names(message)
-    assert len({name.casefold() for name in names}) == len(names)
-    assert unknown_names(names, message) == ()
+@pytest.mark.parametrize(
+    ("message", "known", "reason"),
+    [
+        ("Tell me about Lua", counts("lua", tell=0), "known_word"),
+        ("who fixed the boiler", counts("boiler"), "known_word"),
+        ("who fixed the boiler", counts(boiler=80), None),  # most entries have it
+        ("who fixed the boiler", None, None),
+        ("Is the car ready?", counts("car"), "known_word"),
+        ("Wash my old car", counts("car"), "known_word"),
+        ("Are cars expensive?", counts("cars"), None),
+        ("How does a car engine work?", counts("car"), None),
+        ("What is the price of bread?", counts("price"), None),
+        ("Which seat should I take?", counts("seat"), "known_word"),
+        ("I like mornings.", counts("mornings"), None),
+        ("Which bread for breakfast?", counts("bread breakfast"), "known_word"),
+        ("Which bread for breakfast?", counts("bread", "breakfast"), None),
+        (LONG, counts("kiosk"), None),
+        (LONG, counts("kiosk fountains"), "known_word"),
+        ("Wie heißt der Hund?", counts("hund", language=False, wie=-1), "known_word"),
+        ("Wie heißt der Hund?", counts(language=False, wie=-1, der=-1), None),
+        ("When was the zeppelin launched?", counts(zeppelin=0), None),  # about something else
+        ("When was the zeppelin launched?", counts("zeppelin"), "known_word"),
+        ("What was the price?", counts(), "past_question"),
+        ("When should I renew my passport?", None, "own_question"),
+    ],
+)
+def test_a_name_or_telling_word_that_the_memory_knows_is_a_reason(
+    message: str, known: WordCounts | None, reason: str | None
+) -> None:
+    assert search_reason(message, counts=known, requests=REQUESTS) == reason
 
 
-@given(st.text(alphabet=st.sampled_from("aİßÉé'’s\u0301\u2028\n -ŉK"), max_size=40))
-def test_every_word_of_the_standing_text_is_known(standing: str) -> None:
-    """However its letters are folded and its lines are parted."""
-    assert unknown_names(tuple(WORD.findall(standing)), standing) == ()
+@pytest.mark.parametrize(
+    ("message", "previous", "words"),
+    [
+        ("Good morning!", "", None),
+        ("How are you today?", "Who fixed the boiler?", {"fixed", "boiler"}),
+        ("Where is the boiler's manual, Rose?", "", {"boiler", "manual", "rose"}),
+        ("L’appartement de Bo ?", "", {"appartement", "bo"}),
+        ("where do I live?", "", None),  # searched whatever the memory has
+        ("A longer message that needs no other turn, about lanterns.", "Who fixed the boiler?", {"lanterns"}),
+    ],
+)
+def test_few_words_are_looked_up(message: str, previous: str, words: set[str] | None) -> None:
+    turn = words_to_count(message, previous, REQUESTS)
+    assert words is None if turn is None else words <= {*turn.content}
+    assert turn is None or "boiler" in turn.content or not previous or len(message) > 40
+
+
+@pytest.mark.parametrize(
+    ("question", "previous", "reason"),
+    [
+        ("and the dog?", "What does Lua eat?", "follow_up"),
+        ("What about her?", "What does Lua eat?", "follow_up"),
+        ("¿Y el perro?", "What does Lua eat?", "follow_up"),
+        ("and the dog?", "Where do I live?", "follow_up"),
+        ("and the dog?", "Why is the sky blue?", None),
+        ("How many planets have rings?", "What does Lua eat?", None),
+        ("Thanks a lot.", "What does Lua eat?", None),
+    ],
+)
+def test_a_short_turn_without_content_leans_on_the_one_before(question: str, previous: str, reason: str | None) -> None:
+    assert search_reason(question, previous, counts("lua", planets=0, rings=0), REQUESTS) == reason
+
+
+@given(st.text(), st.text())
+def test_any_turn_is_decided(message: str, previous: str) -> None:
+    words_to_count(message, previous, REQUESTS)
+    assert search_reason(message, previous, counts(), REQUESTS) != "asked"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemic.memory.recall.heuristics import candidate_names, search_reason, unknown_names
+from mnemic.memory.recall.heuristics import search_reason
+from mnemic.memory.recall.turn_words import MAX_WORDS, look_up
 from mnemic.memory.refinement.losses import lost_memories
 from mnemic.memory.runtime.requests import load_requests
 from mnemic.memory.text.bands import same_fact
@@ -247,10 +248,8 @@ RULES: dict[str, Callable[[str], bool]] = {
     "sharing": lambda text: is_pasted(text) and has_contact_data(text) in (True, False),
     "orders": lambda text: imitates_prompt(text) in (True, False) and len(content_tokens(text)) >= 0,
     "losses": lambda text: len(lost_memories([text, "Ana"], text)) == 2,
-    "search": lambda text: (
-        search_reason(text, requests=load_requests()) in (None, "phrase", "past_question", "own_question", "names")
-    ),
-    "names": lambda text: unknown_names(candidate_names(text), text) == (),
+    "search": lambda text: search_reason(text, text, requests=load_requests()) != "asked",
+    "words to count": lambda text: len(getattr(look_up(text), "content", ())) <= MAX_WORDS,
     "pieces": lambda text: max(map(len, pieces(text)), default=0) <= 1000,
     "sentences": lambda text: "".join("".join(sentences(text)).split()) == "".join(text.split()),
 }
