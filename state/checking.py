@@ -240,7 +240,7 @@ def quoted(value: str) -> str:
 
 def nearest(name: str, names: Collection[str]) -> str:
     """Return `; the nearest is NAME` if one of the names is close to this one, else an empty text."""
-    close = get_close_matches(name, names, n=1)
+    close = get_close_matches(name, names, n=1, cutoff=0.7)
     if not close:
         return ""
     return f"; the nearest is {close[0]}"

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
-from mnemic.state.checking import WHOLE_CHARACTERS
+from mnemic.state.checking import WHOLE_CHARACTERS, field_name, nearest
 from mnemic.state.identity import Attribution, Scope
 from mnemic.state.kinds import ChangeEvent, Kind, ResultKind, Role, SearchType, State
 from mnemic.state.own_names import OwnNames
@@ -54,6 +54,16 @@ class MemoryFilters(_Part, metaclass=OwnNames):
     #: Without an offset they are local times of the person; a day alone begins at midnight.
     updated_after: datetime | None = None
     updated_before: datetime | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_names(cls, filters: Any) -> Any:
+        for name in filters if isinstance(filters, dict) else ():
+            if name not in cls.model_fields:
+                near = nearest(str(name), cls.model_fields)
+                names = ", ".join(cls.model_fields)
+                raise ValueError(f"{field_name(str(name))}: there is no filter of this name{near}; use {names}")
+        return filters
 
     def in_zone(self, zone: tzinfo) -> Self:
         """Return the filters with their local times in this time zone."""

@@ -280,7 +280,7 @@ async def revision_of(tx: ScopedTransaction, key: str, at: int | datetime) -> in
         return int(revision)
     newest = (await read_head(tx)).revision
     if at > newest:
-        raise InvalidInputError(f"the newest revision of the history is {newest}: use an earlier one")
+        raise InvalidInputError(f"the newest revision of the history is {newest}: use that or an earlier one")
     return at
 
 

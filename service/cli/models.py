@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from rich.console import RenderableType
 from rich.text import Text
 
-from mnemic.models.chat import ChatModels, require_provider
+from mnemic.models.chat import require_provider
 from mnemic.models.trial import Tried, try_models
 from mnemic.service.cli.terminal import exit_if_wrong, plain, say, show, table
 from mnemic.state.errors import ConfigurationError, InvalidInputError
@@ -55,6 +55,7 @@ async def init(
         embedder = embedder or _prompted("embedder, minilm or openai:name", "minilm")
     if model is None:
         raise InvalidInputError("--model is missing: set it to a model such as openai:gpt-5-mini, or to `offline`")
+    require_provider("--model", model)
     values = {
         **{f"{tier}_model": model for tier in ("fast", "slow", "agent")},
         "base_url": base_url or None,
@@ -63,9 +64,7 @@ async def init(
         "database_url": database_url,
     }
     chosen: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    settings = Settings(**chosen)  # wrong settings are refused before the file
-    ChatModels(settings).require_packages()
-    trials = [trial async for trial in try_models(settings)]
+    trials = [trial async for trial in try_models(Settings(**chosen))]  # wrong settings are refused before the file
     if method := _working_method(trials):
         chosen["structured_output"] = method
         trials = [trial async for trial in try_models(Settings(**chosen))]

@@ -129,7 +129,7 @@ def to_time(option: str, text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError(f"{option} is {_TIMES}") from None
+        raise InvalidInputError(f"{option} must be {_TIMES}") from None
     return local_time(time, to_zone(Settings().timezone))
 
 
@@ -144,4 +144,4 @@ def to_moment(option: str, text: str) -> int | datetime:
     try:
         return to_time(option, text)
     except InvalidInputError:
-        raise InvalidInputError(f"{option} is a revision of the history such as 42, {_TIMES}") from None
+        raise InvalidInputError(f"{option} must be a revision of the history such as 42, {_TIMES}") from None

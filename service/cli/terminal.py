@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Any, Final
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -156,6 +156,42 @@ def withheld(question: str, *, yes: bool, as_json: bool) -> str | None:
     return "it was not confirmed"
 
 
+#: Options by the names of the arguments that they set, which begin the message of an error.
+_OPTIONS: Final = {
+    "actor_id": "--actor",
+    "agent_id": "--agent",
+    "budget_tokens": "--budget",
+    "categories": "--category",
+    "category": "--category",
+    "filters": "--filter",
+    "group_ids": "--group",
+    "importance": "--importance",
+    "kinds": "--kind",
+    "limit": "--limit",
+    "role": "--role",
+    "scopes": "--scope",
+    "search_type": "--search-type",
+    "session_id": "--session",
+    "tags": "--tag",
+    "threshold": "--threshold",
+    "top_k": "--top-k",
+    "user_id": "--user",
+}
+
+
+def _by_option(message: str) -> str:
+    """Return the message of an error with the option in place of the argument that it names."""
+    name, colon, reason = message.partition(": ")
+    argument, _, part = name.partition(".")
+    if argument not in _OPTIONS or not colon:
+        return message
+    if part:
+        return f"{_OPTIONS[argument]} {part}: {reason}"
+    if argument == "filters":  # the name of an unknown filter follows
+        return f"{_OPTIONS[argument]} {reason}"
+    return f"{_OPTIONS[argument]}: {reason}"
+
+
 def _unfolded(text: str) -> str:
     """Return a docstring with each paragraph on one line, since the help keeps its line breaks."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
@@ -182,7 +218,7 @@ def blocking(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
         try:
             asyncio.run(command(**arguments))
         except MnemicError as error:
-            say(f"mnemic: {error}")
+            say(f"mnemic: {_by_option(str(error))}")
             raise typer.Exit(2) from None  # typer's exit code for a wrong argument
 
     run.__name__, run.__doc__ = command.__name__, _unfolded(command.__doc__ or "")

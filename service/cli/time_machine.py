@@ -37,7 +37,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes."
 #: Columns of a memory for an administrator.
 _BLIND = ("id", "kind", "category", "state", "tokens", "importance", "protected")
 _ALONE = "names the scope key alone"
-_TARGETS = "name operations (`mnemic audit log`), a --refinement, a --run, or a --session with --since: one of them"
+_TARGETS = "name one of: operations (`mnemic audit log` lists them), --refinement, --run, or --session with --since"
 
 
 @dataclass(frozen=True, kw_only=True)

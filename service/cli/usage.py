@@ -1,7 +1,7 @@
 """The command `usage`: tokens and their costs; and the line with the usage of a command."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import date
 from itertools import groupby
 from typing import Annotated, Final
 
@@ -16,8 +16,8 @@ from mnemic.state.kinds import DailyUsage, RunUsage
 from mnemic.state.results import FormationResult
 
 _KEYS: Final = ("day", "step", "tier", "model")
-Since = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only since this day (UTC).")]
-Before = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only before this day (UTC).")]
+Since = Annotated[str | None, typer.Option(help="Only since this day (UTC).")]
+Before = Annotated[str | None, typer.Option(help="Only before this day (UTC).")]
 
 _TITLES = ("calls", "tokens in", "cached", "tokens out", "USD")
 
@@ -35,18 +35,28 @@ async def usage(
     """Show the tokens of an agent, and their costs by MNEMIC_MODEL_PRICES."""
     keys = list(dict.fromkeys(by or ("day", "step")))
     if not set(keys) <= set(_KEYS):
-        raise InvalidInputError(f"--by is one of {', '.join(_KEYS)}")
+        raise InvalidInputError(f"--by must be one of {', '.join(_KEYS)}")
     async with open_memory() as memory:
-        rows = await memory.usage.tokens(Identity(agent_id=agent), since=_date(since), before=_date(before))
+        rows = await memory.usage.tokens(
+            Identity(agent_id=agent), since=_date("--since", since), before=_date("--before", before)
+        )
     report(rows, table(_table_rows(rows, keys), *keys, *_TITLES), as_json=as_json, nothing="no model was used")
     if unpriced := sorted({row.model for row in rows if row.cost is None}):
         say(f"without a price in MNEMIC_MODEL_PRICES: {', '.join(unpriced)}")
 
 
-def _date(time: datetime | None) -> date | None:
-    if time is None:
+def _date(option: str, text: str | None) -> date | None:
+    """Return a day; None without a text.
+
+    Raises:
+        InvalidInputError: if the text is no day.
+    """
+    if text is None:
         return None
-    return time.date()
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{option} must be a day such as 2026-03-02") from None
 
 
 def _table_rows(rows: Iterable[DailyUsage], keys: Sequence[str]) -> Iterator[Sequence[object]]:

@@ -59,12 +59,14 @@ def test_every_option_narrows_the_request(recall: Any) -> None:
 def test_what_cannot_be_asked_is_one_message(mnemic: Command) -> None:
     for options, reason in (
         (["--role", "planner", "--category", "style"], "allowed: goals, tasks"),
-        (["--role", " "], "role: must be printable text"),
-        (["--scope", "everybody"], "scopes: use 'session'"),
+        (["--role", " "], "--role: must be printable text"),
+        (["--scope", "everybody"], "--scope: use 'session'"),
         (["--filter", "importance_min"], "--filter is written as NAME=VALUE"),
-        (["--filter", "importance_min=9"], "filters.importance_min: "),
-        (["--since", "soon"], "--since is a day such as 2026-"),
-        (["--filter", "updated_before=soon"], "filters.updated_before: must be a day such as 2026-"),
+        (["--filter", "importance=3"], "the nearest is importance_min"),
+        (["--filter", "boats=3"], "--filter boats: there is no filter of this name; use user_id"),
+        (["--filter", "importance_min=9"], "--filter importance_min: "),
+        (["--since", "soon"], "--since must be a day such as 2026-"),
+        (["--filter", "updated_before=soon"], "--filter updated_before: must be a day such as 2026-"),
     ):
         result = mnemic("query", "catalogue", *WHO, *options)
         assert (result.exit_code, result.stderr.count("\n"), reason in result.stderr) == (2, 1, True), options

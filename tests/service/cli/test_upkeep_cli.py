@@ -73,7 +73,7 @@ def test_vectors_of_another_embedder_are_made_anew(
 def test_an_empty_agent_is_an_error_and_not_every_agent(mnemic: Command, words: tuple[str, ...]) -> None:
     result = mnemic(*words)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "agent_id" in result.stderr
+    assert "--agent" in result.stderr
 
 
 def test_an_empty_time_is_an_error_and_not_every_operation(mnemic: Command, ids: list[UUID]) -> None:
@@ -294,9 +294,9 @@ def test_running_upkeep_excludes_others_and_a_broken_one_resumes_or_closes(
     ("words", "named"),
     [
         (("refine", "nonsense", *BLIND), "scope_key"),
-        (("refine", "user: ana", *BLIND), "user_id"),
-        (("refine", "--agent", ""), "agent_id"),
-        ((*REFINE, "--actor", ""), "actor_id"),
+        (("refine", "user: ana", *BLIND), "--user"),
+        (("refine", "--agent", ""), "--agent"),
+        ((*REFINE, "--actor", ""), "--actor"),
         (("refinements", *BLIND, "--session", "s1"), "--session and --group need --user"),
     ],
 )
