@@ -95,9 +95,9 @@ def _messages_of(state: Any) -> Sequence[Any]:
     return getattr(state, "messages", None) or ()
 
 
-def _without_loop(tool: Tool, error: MnemicError) -> ToolException:
+def _without_loop(tool: Tool, error: BlockedLoopError | ClosedError) -> ToolException:
     _LOG.warning("The tool %s failed: %s", tool.name, error)
-    return ToolException(NO_LOOP)
+    return ToolException(NO_LOOP if isinstance(error, BlockedLoopError) else NO_MEMORY)
 
 
 def _advice(error: MnemicError, tool: Tool) -> str:

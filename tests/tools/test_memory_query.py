@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
-from mnemic.memory.runtime import background
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY
@@ -162,10 +161,7 @@ async def test_an_agent_that_is_invoked_synchronously_in_a_thread_gets_the_same(
     assert len(rows(tool_message(turn))) == 2
 
 
-async def test_agent_that_blocks_the_loop_gets_advice_and_ends_its_turn(
-    known: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background, "STARTS_WITHIN_SECONDS", 0.05)
+async def test_agent_that_blocks_the_loop_gets_advice_and_ends_its_turn(known: Mnemic, model: LoopbackModel) -> None:
     message = tool_message(agent(model, known.tools(), "memory_query", query="the catalogue").invoke(TURN, context=ANA))
     assert (message.status, message.content) == ("error", NO_LOOP)
 
