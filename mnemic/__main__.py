@@ -1,5 +1,5 @@
 """`python -m mnemic`: the command line."""
 
-from mnemic.service.cli.app import main
+from mnemic.service.cli import main
 
 main()

@@ -11,7 +11,7 @@ from benchmarks.latency.facts import RARE, Facts, Sayings
 from benchmarks.latency.imports import import_seconds
 from benchmarks.latency.operations import MEM0_SEARCH, reading, writing
 from benchmarks.latency.peer_mem0 import Mem0Peer
-from benchmarks.latency.peer_store import StorePeer
+from benchmarks.latency.peer_store import StorePeer, Tuned
 from benchmarks.latency.product import AGENT, Product, fill
 from benchmarks.latency.server import BenchServer, bench_server
 from benchmarks.latency.timing import Backends, Figures, interleaved
@@ -32,6 +32,8 @@ class Measured:
     #: Bytes of one memory, of the product and of PostgresStore.
     product_bytes: float
     store_bytes: float
+    #: Parameters with which PostgresStore's search was measured.
+    store_tuned: Tuned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ async def _at(server: BenchServer, rows: int, repetitions: int, *, mem0: bool) -
     dsn = server.new_database("bench_product")
     with ExitStack() as peers, server.admin as admin:
         store = peers.enter_context(StorePeer.open(server.new_database("bench_store"), facts, sayings))
+        tuned = store.tune()
         async with _opened(dsn, facts, sayings) as (product, by_hand):
             product_bytes, store_bytes = product.bytes_each(dsn), store.bytes_each()
             for user in range(USERS):
@@ -90,6 +93,7 @@ async def _at(server: BenchServer, rows: int, repetitions: int, *, mem0: bool) -
                 writing=await interleaved(writing(product, by_hand, store), backends, repetitions=repetitions),
                 product_bytes=product_bytes,
                 store_bytes=store_bytes,
+                store_tuned=tuned,
             )
 
 

@@ -12,6 +12,7 @@ from benchmarks.latency.facts import RARE, Facts
 from benchmarks.latency.gates import Gate
 from benchmarks.latency.measuring import Measured, Results
 from benchmarks.latency.operations import CONVERSATION, INSERT, SEARCH, STORE_BATCH, STORE_SEARCH
+from benchmarks.latency.peer_store import Tuned
 from benchmarks.latency.report import edge_milliseconds, gates
 from benchmarks.latency.timing import Figures, Sample
 from benchmarks.latency.world import World
@@ -83,6 +84,7 @@ def results(rows: int) -> Results:
         },
         product_bytes=500,
         store_bytes=1000,
+        store_tuned=Tuned("hnsw.ef_search=40", recall=1.0, shipped_recall=1.0),
     )
     return Results(sizes=(measured,), recall={"20 scopes": 1.0}, product_import=1.1, langgraph_import=1.0, mem0=False)
 
@@ -92,7 +94,7 @@ def failed(found: Results) -> list[str]:
 
 
 def test_each_limit_that_is_not_kept_fails_its_own_gate_and_no_other() -> None:
-    for rows, count in ((1000, 4), (10_000, 7), (100_000, 7)):
+    for rows, count in ((1000, 5), (10_000, 8), (100_000, 8)):
         assert (failed(results(rows)), len(gates(results(rows)))) == ([], count)
     good = results(100_000)
     (measured,) = good.sizes
@@ -101,6 +103,8 @@ def test_each_limit_that_is_not_kept_fails_its_own_gate_and_no_other() -> None:
         "100,000 rows: memory_query / by hand",
         "100,000 rows: memory_query, p95 in ms",
     ]
+    slow = replace(measured, reading={**measured.reading, "automatic recall": figures(2.6, 4)})
+    assert failed(replace(good, sizes=(slow,))) == ["100,000 rows: automatic recall / search by hand"]
     large = replace(measured, rows=10_000, product_bytes=601.0)
     assert failed(replace(good, sizes=(large,))) == ["10,000 rows: bytes / PostgresStore"]
     assert failed(replace(good, recall={"20 scopes": 0.98})) == ["recall@10, 20 scopes"]

@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import SecretStr
 
-from mnemic import Identity, Mnemic
+from mnemic import Identity, Mnemic, __version__
 from mnemic.models import chat
 from mnemic.models.chat import ChatModels
 from mnemic.models.structured import run_step
@@ -105,6 +105,15 @@ LATER = (
 def test_importing_the_graphs_imports_no_module_that_only_opening_needs() -> None:
     assert loaded_by("mnemic.graphs.recall, mnemic.graphs.formation") == ""
     assert loaded_by("mnemic.memory.runtime.plain_yaml") == "yaml"  # the check sees what is imported
+
+
+def test_the_version_is_printed_without_importing_the_commands() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['--version']; from mnemic.service.cli import main; main();"
+        " print(*[name for name in ('typer', 'langchain_core', 'langgraph', 'psycopg') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [__version__, ""]
 
 
 def loaded_by(modules: str) -> str:
