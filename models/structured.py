@@ -4,6 +4,7 @@ import inspect
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -95,14 +96,20 @@ def _schema(step: Step[In, Record], step_input: In) -> dict[str, Any]:
     return deepcopy(offering(step.output, step_input.categories, several_groups=several_groups))
 
 
+@cache
+def _takes_strict(kind: "type[BaseChatModel]") -> bool:
+    return "strict" in inspect.signature(kind.with_structured_output).parameters
+
+
 def _bind(model: "BaseChatModel", schema: dict[str, Any], method: str) -> Bound:
     """Bind the model to the output schema, without its provider's parser.
 
     Those parsers accept different things (half a JSON object, an empty one), quote the answer in their errors and lose
     the usage. A schema as a dict keeps the OpenAI client from parsing too.
     """
-    takes_strict = "strict" in inspect.signature(model.with_structured_output).parameters
-    options: dict[str, Any] = {"strict": True} if takes_strict and method == "json_schema" else {}
+    options: dict[str, Any] = {}
+    if method == "json_schema" and _takes_strict(type(model)):
+        options["strict"] = True
     try:
         chain = model.with_structured_output(schema, method=method, **options)
     except (NotImplementedError, ValueError) as error:

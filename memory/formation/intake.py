@@ -14,7 +14,7 @@ from mnemic.memory.runtime.transcript import speakers
 from mnemic.memory.text.shape import count_tokens
 from mnemic.memory.text.words import sentences
 from mnemic.state.formation import Inbox
-from mnemic.state.graphs import FormationInput, FormationRun
+from mnemic.state.graphs import FormationInput, FormationRun, Lease
 from mnemic.state.identity import Identity, scope_key, split_scope_key
 from mnemic.state.kinds import FormationReason, Role
 from mnemic.state.records import Message, ScopeSettings
@@ -48,29 +48,51 @@ async def take_up(resources: Resources, identity: Identity, request: FormationIn
         request: whether the caller requests a formation, or a retry of quarantined messages.
         holder: id of the run, which holds the lease.
     """
-    is_retry = request.get("retry", False)
-    async with resources.database.transaction(identity) as tx:
-        overrides, read_revision = await scopes.read_snapshot(tx)
+    lease = formation_lease(identity, holder, retry=request.get("retry", False))
+    is_forced = lease.work == "retry" or request.get("force", False)
+
+    async def take_batch(tx: ScopedTransaction) -> FormationRun | None:
+        """Return the run, or None if each turn is formed by itself."""
+        run, settings = await _new_run(tx, resources, lease)
+        if settings.formation_mode != "batch":
+            return None
+        return await _take_batch(tx, run, _Intake(settings, is_forced=is_forced, is_by_turn=False))
+
+    async with release_lease_on_error(resources, identity, lease):
+        run = await resources.database.write(identity, take_batch)
+        if run is None:
+            run = await _take_turn(resources, identity, lease, is_forced=is_forced)
+    return run
+
+
+async def _new_run(tx: ScopedTransaction, resources: Resources, lease: Lease) -> tuple[FormationRun, Settings]:
+    """Return a run without messages, and the settings of the agent."""
+    overrides, read_revision = await scopes.read_snapshot(tx)
     settings = resources.settings.overridden(overrides)
-    left = await _writes_left(resources, identity, settings, is_retry=is_retry)
-    intake = _Intake(settings, is_forced=is_retry or request.get("force", False), is_by_turn=left is not None)
-    run = FormationRun(
-        lease=formation_lease(identity, holder, retry=is_retry),
-        read_revision=read_revision,
-        overrides=overrides,
-        extraction=settings.extraction,
-    )
+    extraction = settings.extraction
+    run = FormationRun(lease=lease, read_revision=read_revision, overrides=overrides, extraction=extraction)
+    return run, settings
 
-    async def take_in(tx: ScopedTransaction) -> FormationRun:
-        taken = await _take(tx, run, intake)
-        return _with_guidance(taken, await scopes.scope_settings(tx), identity)
 
-    async with release_lease_on_error(resources, identity, run.lease):
-        run = await resources.database.write(identity, take_in)
-        if left is None:
-            return replace(run, max_facts=facts_of_batch(run.batch, settings))
-        max_writes = min(left, settings.writes_per_turn)
-        return replace(run, max_facts=facts_of_turn(run.batch, settings), max_writes=max_writes)
+async def _take_batch(tx: ScopedTransaction, run: FormationRun, intake: "_Intake") -> FormationRun:
+    taken = await _take(tx, run, intake)
+    if taken.reason is None:
+        return taken
+    taken = _with_guidance(taken, await scopes.scope_settings(tx), tx.identity)
+    return replace(taken, max_facts=facts_of_batch(taken.batch, intake.settings))
+
+
+async def _take_turn(resources: Resources, identity: Identity, lease: Lease, *, is_forced: bool) -> FormationRun:
+    """Take up the oldest turn, or a batch if no write of a turn is left today."""
+    async with resources.database.transaction(identity) as tx:
+        run, settings = await _new_run(tx, resources, lease)
+    left = await _writes_left(resources, identity, settings, is_retry=lease.work == "retry")
+    intake = _Intake(settings, is_forced=is_forced, is_by_turn=left is not None)
+    run = await resources.database.write(identity, lambda tx: _take_batch(tx, run, intake))
+    if left is None:
+        return run
+    max_writes = min(left, settings.writes_per_turn)
+    return replace(run, max_facts=facts_of_turn(run.batch, settings), max_writes=max_writes)
 
 
 @dataclass(frozen=True)
@@ -162,12 +184,7 @@ def _with_guidance(run: FormationRun, by_key: Mapping[str, ScopeSettings], ident
 
 
 async def _writes_left(resources: Resources, identity: Identity, settings: Settings, *, is_retry: bool) -> int | None:
-    """Return how many memories turns may still write today; None if the session is formed in batches.
-
-    That is always so in batch mode, and until midnight if no write is left.
-    """
-    if settings.formation_mode == "batch":
-        return None
+    """Return how many memories turns may still write today; None if none is left until midnight."""
     messages: Sequence[Message] = ()
     if not identity.user_id:
         async with resources.database.transaction(identity) as tx:
