@@ -7,6 +7,7 @@ from mnemic.prompts.recall.request import with_memory as with_memory
 from mnemic.service.governance.administration import Administration as Administration
 from mnemic.service.hosts.middleware import MemoryMiddleware as MemoryMiddleware
 from mnemic.service.memory import Mnemic as Mnemic
+from mnemic.service.sync import SyncAdministration as SyncAdministration
 from mnemic.service.sync import SyncMnemic as SyncMnemic
 from mnemic.state.errors import MnemicError as MnemicError
 from mnemic.state.events import ContextSize as ContextSize

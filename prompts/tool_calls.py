@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 NO_MEMORY = "The memory cannot be reached now. Go on without it, and do not try again in this turn."
 NO_EMBEDDER = 'The question could not be compared by meaning. Ask again with search_type "text" and no threshold.'
 NO_LOOP = (
-    "The memory cannot be reached from here: the application has to await the agent (ainvoke), or run it in a thread "
-    "beside the event loop that opened the memory. Go on without it."
+    "The memory cannot be reached from here: the application has to await the agent (ainvoke), or open the memory "
+    "without an event loop (open_sync). Go on without it."
 )
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 from mnemic.storage.home_loop import OwnProcess
 
 if TYPE_CHECKING:  # both need this module
+    from mnemic.service.governance.administration import Administration
     from mnemic.service.memory import Mnemic
-    from mnemic.service.sync import SyncMnemic
+    from mnemic.service.sync import SyncAdministration, SyncMnemic
 
 Parameters = ParamSpec("Parameters")
 Opened = TypeVar("Opened")
@@ -43,6 +44,13 @@ def without_await(memory: "Mnemic") -> "SyncMnemic":
     from mnemic.service.sync import SyncMnemic
 
     return SyncMnemic(memory)
+
+
+def blind_without_await(administration: "Administration") -> "SyncAdministration":
+    """Return the same administration with methods that wait for it."""
+    from mnemic.service.sync import SyncAdministration
+
+    return SyncAdministration(administration)
 
 
 class _Running(NamedTuple):

@@ -5,7 +5,8 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from mnemic.service.admin import Admin
-from mnemic.service.governance.history import History
+from mnemic.service.governance.administration import Administration
+from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.memory import Mnemic
@@ -181,3 +182,39 @@ class SyncMnemic(_OnHomeLoop[Mnemic]):
     update = blocking(Mnemic.update)
     middleware = direct(Mnemic.middleware)
     tools = direct(Mnemic.tools)
+
+
+class SyncBlindHistory(_OnHomeLoop[BlindHistory]):
+    """The history of an agent's memories for an administrator, without contents."""
+
+    operations = blocking(BlindHistory.operations)
+    undo = blocking(BlindHistory.undo)
+    undo_session = blocking(BlindHistory.undo_session)
+    undo_refinement = blocking(BlindHistory.undo_refinement)
+    undo_run = blocking(BlindHistory.undo_run)
+    restore = blocking(BlindHistory.restore)
+    as_of = blocking(BlindHistory.as_of)
+
+
+class SyncAdministration(_OnHomeLoop[Administration]):
+    """Governance of any agent of a database. Open one with `with Administration.open_sync() as administration:`."""
+
+    def __init__(self, administration: Administration) -> None:
+        home = administration._database.home
+        super().__init__(administration, home)
+        #: Operations, their rollback, and past states.
+        self.history = SyncBlindHistory(administration.history, home)
+
+    @property
+    def purges(self) -> bool:
+        """Whether the setting `retention_purge_after_days` is on, as `purge` needs it."""
+        return self._target.purges
+
+    refinements = blocking(Administration.refinements)
+    unshare = blocking(Administration.unshare)
+    verify = blocking(Administration.verify)
+    anchor = blocking(Administration.anchor)
+    protect = blocking(Administration.protect)
+    unprotect = blocking(Administration.unprotect)
+    forget_messages = blocking(Administration.forget_messages)
+    purge = blocking(Administration.purge)

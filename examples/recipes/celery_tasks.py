@@ -11,8 +11,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_process_init, worker_process_shutdown
 
-from mnemic import Identity, Mnemic
-from mnemic.service.sync import SyncMnemic
+from mnemic import Identity, Mnemic, SyncMnemic
 
 FOLDER = Path(os.environ.get("CELERY_FOLDER", ".celery")).resolve()
 FOLDER.mkdir(exist_ok=True)

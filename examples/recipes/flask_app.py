@@ -10,8 +10,7 @@ from threading import Lock
 from flask import Flask, request
 from langchain_core.messages import HumanMessage
 
-from mnemic import Identity, Mnemic
-from mnemic.service.sync import SyncMnemic
+from mnemic import Identity, Mnemic, SyncMnemic
 
 app = Flask(__name__)
 _opening = Lock()

@@ -7,8 +7,7 @@ from uuid import uuid4
 import streamlit as st
 from langchain_core.messages import HumanMessage
 
-from mnemic import Identity, Mnemic
-from mnemic.service.sync import SyncMnemic
+from mnemic import Identity, Mnemic, SyncMnemic
 
 
 @st.cache_resource

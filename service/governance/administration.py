@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
 from uuid import UUID
 
 from pydantic import SecretStr
@@ -12,6 +11,7 @@ from mnemic.memory.governance import audit, retention, rollback
 from mnemic.memory.governance.chain import Anchor, Anchors
 from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.history import BlindHistory
+from mnemic.service.own_thread import blind_without_await, in_own_thread
 from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import AuditProblem, Rollback, RollbackOptions
@@ -40,15 +40,14 @@ class Administration:
     def _administrator(self, identity: Identity) -> Principal:
         return Principal.administrator(self._database, identity.agent_id, self._actor)
 
-    @classmethod
+    @staticmethod
     @asynccontextmanager
     async def open(
-        cls,
         *,
         actor: str = "administrator",
         admin_url: str | SecretStr | None = None,
         settings: Settings | None = None,
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncIterator["Administration"]:
         """Connect as the administrators' role until the block ends.
 
         Args:
@@ -64,7 +63,9 @@ class Administration:
         chosen = Settings.with_overrides(settings, {"admin_url": admin_url})
         name = validate(HostId, actor)
         async with open_database(chosen, login=ADMINISTRATION) as database:
-            yield cls(database, chosen, name)
+            yield Administration(database, chosen, name)
+
+    open_sync = staticmethod(in_own_thread(open, blind_without_await))  # noqa: A003 - the method above
 
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:

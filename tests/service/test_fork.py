@@ -59,3 +59,40 @@ def test_a_forked_worker_is_told_to_open_its_own(clean_db: Clone) -> None:
     command = [sys.executable, "-c", PRELOADING]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+#: The same with a memory whose loop is in a thread, which no fork has. The fork leaves the block, too.
+FORKING = """
+import os, sys
+from mnemic import Identity, Mnemic, Settings
+from mnemic.state.errors import ForkedProcessError
+
+ANA = Identity(agent_id="guide", user_id="ana", session_id="s1")
+with Mnemic.open_sync(embedder="hash", settings=Settings(pool_size=2)) as memory:
+    agent = memory.graphs.supervisor(memory.threads.checkpointer())
+    calls = [
+        lambda: memory.query(ANA, "pier"),
+        lambda: memory.threads.checkpointer(),
+        lambda: memory.graphs.recall.invoke({}, context=ANA),
+        lambda: agent.invoke({"messages": "Hello."}, memory.threads.config(ANA), context=ANA),
+        lambda: memory.middleware().before_agent({"messages": []}, None),
+    ]
+    worker = os.fork()
+    if not worker:
+        for number, call in enumerate(calls):
+            try:
+                print(number, repr(call()), file=sys.stderr)
+                os._exit(1)
+            except ForkedProcessError:
+                pass
+if not worker:
+    os._exit(0)
+sys.exit(os.waitpid(worker, 0)[1])
+"""
+
+
+def test_a_fork_of_a_synchronous_one_is_told_so_too_and_leaves_its_block(clean_db: Clone) -> None:
+    environment = {**os.environ, "MNEMIC_DATABASE_URL": clean_db.service_dsn}
+    command = [sys.executable, "-c", FORKING]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

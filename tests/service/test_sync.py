@@ -2,14 +2,17 @@
 
 import asyncio
 import inspect
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from mnemic import Identity, Mnemic, Settings
-from mnemic.service.sync import SyncMnemic
+from mnemic import Administration, Identity, Mnemic, Settings, SyncMnemic
 from mnemic.state.errors import ClosedError, InvalidInputError, OtherLoopError
 from tests.support.server import Clone
 
@@ -125,3 +128,60 @@ async def test_an_asynchronous_one_refuses_calls_after_its_block_and_on_other_lo
 def test_an_error_in_the_block_passes_through(clean_db: Clone) -> None:
     with pytest.raises(ZeroDivisionError), Mnemic.open_sync(database_url=clean_db.service_dsn, embedder="hash"):
         raise ZeroDivisionError
+
+
+#: A call that does not end before its user presses Ctrl-C.
+WAITING = """
+import asyncio, sys
+from langchain_core.embeddings import Embeddings
+from mnemic import Identity, Mnemic
+
+ANA = Identity(agent_id="guide", user_id="ana")
+
+class Silent(Embeddings):
+    def embed_documents(self, texts):
+        raise NotImplementedError
+
+    def embed_query(self, text):
+        raise NotImplementedError
+
+    async def aembed_documents(self, texts):
+        print("waiting", flush=True)
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            print("cancelled", flush=True)
+            raise
+
+with Mnemic.open_sync(embedder=Silent()) as memory:
+    try:
+        memory.query(ANA, "pier")
+    except KeyboardInterrupt:
+        print("interrupted", len(memory.memories(ANA)), flush=True)
+"""
+
+
+@pytest.mark.thorough
+def test_an_interrupt_ends_the_call_and_its_work(clean_db: Clone) -> None:
+    environment = {**os.environ, "MNEMIC_DATABASE_URL": clean_db.service_dsn}
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "waiting\n"
+        program.send_signal(signal.SIGINT)
+        out, _ = program.communicate(timeout=60)
+    assert out.splitlines() == ["cancelled", "interrupted 0"]
+    assert program.returncode == 0
+
+
+async def test_an_administrator_has_it_too(clean_db: Clone) -> None:
+    async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
+        stored = await memory.remember(ANA, MOORING, category="profile")
+    settings = Settings(admin_url=clean_db.administrator_dsn)
+    with Administration.open_sync(settings=settings) as administration:
+        assert administration.protect(ANA, stored.id).changed
+        assert [row.id for row in administration.history.as_of(ANA, "user:ana", 1)] == [stored.id]
+        assert administration.verify(ANA) == []
+        names = {name for name in dir(administration) if not name.startswith("_")}
+    async with Administration.open(settings=settings) as asynchronous:
+        assert names == {name for name in dir(asynchronous) if not name.startswith("_")} - {"open", "open_sync"}
