@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pydantic.main  # noqa: F401 - before autodoc, which imports modules with TYPE_CHECKING set
-
 from mnemic import __version__
 
 project = "Mnemic"

@@ -23,7 +23,10 @@ class OwnNames(ModelMetaclass):
     @property
     def __signature__(cls: "type[BaseModel]") -> Signature:  # type: ignore[misc]  # noqa: N805
         """Arguments of the model: its fields, with their plain types. Pydantic's own comes with the first instance."""
-        types = get_type_hints(cls)
+        try:
+            types = get_type_hints(cls)
+        except NameError:  # Sphinx shows names that only type checkers import
+            types = {name: field.annotation for name, field in cls.model_fields.items()}
         parameters: list[Parameter] = []
         for name, field in cls.model_fields.items():
             default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
