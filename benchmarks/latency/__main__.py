@@ -27,7 +27,7 @@ def main() -> None:
     for table in tables(results):
         console.print(table)
     for note in notes(results):
-        console.print(note, highlight=False)
+        console.print(note, highlight=False, markup=False)
     found = gates(results)
     console.print(gates_table(found))
     sys.exit(0 if all(gate.passes for gate in found) else 1)
