@@ -27,6 +27,7 @@ BY_HAND: Mapping[str, str] = {
     STORE_SEARCH: SEARCH,
     MEM0_SEARCH: SEARCH,
     "automatic recall": SEARCH,
+    "recall by default": SEARCH,
     "add conversation": CONVERSATION,
     CONVERSATION: CONVERSATION,
     "100 memories": INSERT,
@@ -46,6 +47,7 @@ def reading(product: Product, by_hand: ByHand, store: StorePeer) -> dict[str, Op
         SEARCH: by_hand.memory_query,
         STORE_SEARCH: store.search,
         "automatic recall": product.recall,
+        "recall by default": product.recall_by_default,
     }
 
 

@@ -123,8 +123,14 @@ class Product:
 
     async def recall(self, number: int) -> Any:
         """Return the context of a turn, with a search."""
-        who = self._who(number).model_copy(update={"session_id": f"turn-{self._sayings.user(number)}"})
-        return await self.memory.recall(who, self._sayings.question(number), search="always")
+        return await self.memory.recall(self._turn(number), self._sayings.question(number), search="always")
+
+    async def recall_by_default(self, number: int) -> Any:
+        """Return the context of a turn, with a search because the memory knows a word of it."""
+        return await self.memory.recall(self._turn(number), self._sayings.question(number))
+
+    def _turn(self, number: int) -> Identity:
+        return self._who(number).model_copy(update={"session_id": f"turn-{self._sayings.user(number)}"})
 
     async def add_conversation(self, number: int) -> None:
         """Six messages observed and formed: three facts."""

@@ -138,7 +138,7 @@ class OfflineChat(BaseChatModel):
         if best >= _CLOSE:
             lines = [_quotation(item) for item in (memories or answers)[:_MAX_ANSWERS]]
             return "\n".join(lines if best >= _SURE else ["The closest that I have:", *lines])
-        if asked and self.searched != "phrase":
+        if self.searched != "phrase":
             return _NOTHING
         lines = [f"- {_quotation(item)}" for item in sorted(known, key=lambda item: bool(item.speaker))[:_MAX_LISTED]]
         return "\n".join(["This is all that I remember:", *lines]) if lines else "I know nothing about you yet."

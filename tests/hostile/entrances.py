@@ -295,7 +295,10 @@ GRAPHS: dict[str, Act] = {
     "graphs.refinement: scope_key": _input("refinement", "scope_key"),
     "graphs.refinement: dry_run": _input("refinement", "dry_run"),
     "graphs.refinement: force": _input("refinement", "force", scope_key="user:ana"),
-    **{f"graphs.recall: {field}": _input("recall", field) for field in ("question", "search", "budget_tokens")},
+    **{
+        f"graphs.recall: {field}": _input("recall", field)
+        for field in ("question", "previous", "search", "budget_tokens")
+    },
     "graphs.supervisor: context": lambda memory, _, value: _turn(memory, value, _GOOD),
     "graphs.supervisor: messages": _input("supervisor", "messages"),
     "graphs.supervisor: a message": lambda memory, who, value: _turn(memory, who, _GOOD, value),

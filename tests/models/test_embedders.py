@@ -187,7 +187,7 @@ REFUSED = r"refused these texts: .*HTTP {}.*MNEMIC_EMBEDDER"
     ("answer", "problem", "requests"),
     [
         (429, "could not be used: .*rate limit", 3),
-        (b"<html>", "could not be used: .*protocol", 1),
+        (b"<html>", "could not be used: .*OpenAI", 1),
         *((status, REFUSED.format(status), 1) for status in (400, 413, 422)),
     ],
 )

@@ -47,7 +47,7 @@ def _config(thread: str = "t1") -> RunnableConfig:
 #: Methods and attributes that touch no database.
 WITHOUT_DATABASE = {
     *("admin.describe", "admin.pending_requests", "middleware", "nodes.form", "nodes.observe", "nodes.recall", "open"),
-    *("settings", "threads.checkpointer", "threads.config", "tools"),
+    *("open_sync", "settings", "threads.checkpointer", "threads.config", "tools"),
 }
 #: A call of every other one.
 CALLS: dict[str, Call] = {

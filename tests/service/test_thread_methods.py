@@ -45,7 +45,7 @@ def test_the_config_of_a_run_says_whose_thread_it_is() -> None:
             owner_of_run({"configurable": {**mine, **other}})
     nobodys: list[Any] = [None, {}, {"configurable": {}}, {"configurable": {"user_id": "ana"}}]
     for config in nobodys:
-        with pytest.raises(MissingIdentityError, match=r"run the graph with memory\.thread\(identity\) as its config"):
+        with pytest.raises(MissingIdentityError, match=r"memory\.threads\.config\(identity\)"):
             owner_of_run(config)
 
 
@@ -72,9 +72,9 @@ async def test_run_for_another_person_than_the_checkpointer_is_refused_at_start(
     memory: Mnemic, superuser: psycopg.Connection
 ) -> None:
     for config, context in ((memory.threads.config(BO), None), (at("t"), BO), (memory.threads.config(ANA), BO)):
-        with pytest.raises(RefusedIdentityError, match=r"memory\.checkpointer\(\)"):
+        with pytest.raises(RefusedIdentityError, match=r"memory\.threads\.checkpointer\(\)"):
             await answering(memory.threads.checkpointer(ANA)).ainvoke(said("one"), config, context=context)
-    with pytest.raises(MissingIdentityError, match=r"memory\.checkpointer"):
+    with pytest.raises(MissingIdentityError, match=r"memory\.threads\.checkpointer"):
         await answering(memory.threads.checkpointer()).ainvoke(said("one"), at("t"))
     assert {*counts(superuser).values()} == {0}
 
