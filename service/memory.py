@@ -1,7 +1,6 @@
 """The `Mnemic` object, which an application opens once and keeps."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -31,6 +30,7 @@ from mnemic.service.graphs import Graphs
 from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
+from mnemic.service.opening import made_when_opened, opening
 from mnemic.service.own_thread import in_own_thread, without_await
 from mnemic.service.usage import UsageReports
 from mnemic.service.worker import background_work
@@ -67,6 +67,7 @@ class Mnemic:
     Namespaces hold the rest: `history`, `threads`, `privacy`, `admin`, `usage`, `graphs` and `nodes`.
     """
 
+    @made_when_opened(Resources)
     def __init__(self, resources: Resources) -> None:
         #: Settings, database and models; used by the server, the command line and the middleware.
         self.resources = resources
@@ -95,7 +96,7 @@ class Mnemic:
         return self.resources.settings
 
     @staticmethod
-    @asynccontextmanager
+    @opening
     async def open(
         *,
         database_url: str | SecretStr | None = None,

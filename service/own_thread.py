@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from mnemic.service.opening import right_ways
 from mnemic.storage.home_loop import OwnProcess
 
 if TYPE_CHECKING:  # both need this module
@@ -34,7 +35,7 @@ def in_own_thread(
 
     @wraps(open)
     def open_sync(*args: Parameters.args, **kwargs: Parameters.kwargs) -> AbstractContextManager[Result]:
-        return _OwnThread(open(*args, **kwargs), wrap)
+        return _OwnThread(open(*args, **kwargs), wrap, open.__qualname__)
 
     return open_sync
 
@@ -64,9 +65,12 @@ class _Running(NamedTuple):
 class _OwnThread(AbstractContextManager[Result], Generic[Opened, Result]):
     """Opens an asynchronous context in a thread of its own, and closes it there."""
 
-    def __init__(self, opening: AbstractAsyncContextManager[Opened], wrap: Callable[[Opened], Result]) -> None:
+    def __init__(
+        self, opening: AbstractAsyncContextManager[Opened], wrap: Callable[[Opened], Result], owner: str
+    ) -> None:
         self._opening = opening
         self._wrap = wrap
+        self._owner = owner
         self._running: Future[_Running] = Future()
         self._opened: Future[Opened] = Future()
         self._failure: BaseException | None = None
@@ -90,6 +94,12 @@ class _OwnThread(AbstractContextManager[Result], Generic[Opened, Result]):
         self._end(cancel=error is not None)
         if error is None and self._failure is not None:
             raise self._failure
+
+    def __aenter__(self) -> NoReturn:
+        raise TypeError(f"an `async with` statement cannot open this: {right_ways(self._owner)}")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Do nothing: an `async with` statement looks for this method before it calls `__aenter__`."""
 
     def _end(self, *, cancel: bool) -> None:
         """End the context and the thread; after an error of the block, cancel the background work."""

@@ -10,6 +10,7 @@ from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.memory import Mnemic
+from mnemic.service.opening import made_when_opened
 from mnemic.service.usage import UsageReports
 from mnemic.state.settings import Settings
 from mnemic.storage.home_loop import HomeLoop
@@ -146,6 +147,7 @@ class SyncMnemic(_OnHomeLoop[Mnemic]):
     It has the methods and namespaces of `Mnemic`, without `await`; any number of threads may call them at once.
     """
 
+    @made_when_opened(Mnemic)
     def __init__(self, memory: Mnemic) -> None:
         home = memory.resources.database.home
         super().__init__(memory, home)
@@ -199,6 +201,7 @@ class SyncBlindHistory(_OnHomeLoop[BlindHistory]):
 class SyncAdministration(_OnHomeLoop[Administration]):
     """Governance of any agent of a database. Open one with `with Administration.open_sync() as administration:`."""
 
+    @made_when_opened(Administration)
     def __init__(self, administration: Administration) -> None:
         home = administration._database.home
         super().__init__(administration, home)

@@ -1,7 +1,6 @@
 """Administration without contents: roll back, protect, check the audit, purge."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from mnemic.memory.governance import audit, retention, rollback
 from mnemic.memory.governance.chain import Anchor, Anchors
 from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.history import BlindHistory
+from mnemic.service.opening import made_when_opened, opening
 from mnemic.service.own_thread import blind_without_await, in_own_thread
 from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
@@ -30,6 +30,7 @@ class Administration:
     The identity of a method names the agent: `Identity(agent_id="guide")`. Results have ids, kinds, states and counts.
     """
 
+    @made_when_opened(Database)
     def __init__(self, database: Database, settings: Settings, actor: str) -> None:
         self._database = database
         self._settings = settings
@@ -41,7 +42,7 @@ class Administration:
         return Principal.administrator(self._database, identity.agent_id, self._actor)
 
     @staticmethod
-    @asynccontextmanager
+    @opening
     async def open(
         *,
         actor: str = "administrator",
