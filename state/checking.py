@@ -64,6 +64,8 @@ _REASONS = {
     "timezone_aware": "must have a time zone, as in 2026-03-02T09:14:00Z",
 }
 _MAX_NAME_LENGTH = 64
+#: Name of the first argument of each method that reads or writes memories.
+_IDENTITY: Final = "identity"
 
 
 def check_arguments(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -122,11 +124,17 @@ def _readable_signature(function: Callable[..., Any]) -> Signature:
 
 def _argument_error(error: ValidationError, function: Callable[..., Any]) -> InvalidInputError | MissingIdentityError:
     """Return the error for the first argument that does not fit."""
-    cause = error.errors(include_input=False, include_url=False)[0].get("ctx", {}).get("error")
-    # an identity's own error already names its field
-    if isinstance(cause, InvalidInputError | MissingIdentityError):
+    problem = error.errors(include_input=False, include_url=False)[0]
+    cause = problem.get("ctx", {}).get("error")
+    is_missing = _REASONS.get(problem["type"]) == "is missing" and problem["loc"] == (_IDENTITY,)
+    if is_missing or isinstance(cause, MissingIdentityError):
+        return MissingIdentityError(f"{_IDENTITY}: the first argument is an Identity(agent_id=..., user_id=...)")
+    if isinstance(cause, InvalidInputError):  # an identity's own error already names its field
         return cause
     parameters = signature(function).parameters.values()
+    if problem["type"] == "unexpected_keyword_argument":
+        names = [each.name for each in parameters if each.name != "self"]
+        return InvalidInputError(f"{first_problem(error)}{suggestion(str(problem['loc'][0]), names)}")
     positional = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
     return InvalidInputError(first_problem(error, positional))
 
@@ -238,12 +246,27 @@ def quoted(value: str) -> str:
     return "this value"
 
 
-def nearest(name: str, names: Collection[str]) -> str:
-    """Return `; the nearest is NAME` if one of the names is close to this one, else an empty text."""
-    close = get_close_matches(name, names, n=1, cutoff=0.7)
+def nearest(name: str, names: Collection[str], *, prefix: str = "") -> str:
+    """Return `; the nearest is NAME` if one of the names is close to this one, else an empty text.
+
+    Args:
+        name: the unknown name.
+        names: the existing names.
+        prefix: beginning of all names, which does not make them similar.
+    """
+    endings = [each.removeprefix(prefix) for each in names]
+    close = get_close_matches(name.removeprefix(prefix), endings, n=1, cutoff=0.7)
     if not close:
         return ""
-    return f"; the nearest is {close[0]}"
+    return f"; the nearest is {prefix}{close[0]}"
+
+
+def suggestion(name: str, names: Collection[str]) -> str:
+    """Return `; did you mean NAME?` if one of the names is close to this one, else the list of all names."""
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f", only {', '.join(names)}"
 
 
 #: Prefix of the environment's variables.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Protocol, Self, cast, get_args
 
 from pydantic import (
@@ -16,7 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mnemic.state.checking import field_name, first_problem, validate
+from mnemic.state.checking import field_name, first_problem, suggestion, validate
 from mnemic.state.errors import InvalidInputError, MissingIdentityError
 from mnemic.state.own_names import OwnNames
 from mnemic.state.times import ZoneName
@@ -169,10 +168,10 @@ def require_known_fields(names: Iterable[object]) -> None:
 
 
 def _hint(unknown: str) -> str:
-    nearest = get_close_matches(unknown, Identity.model_fields, n=1)
-    if nearest:
-        return f"; did you mean {nearest[0]}?"
-    return f", only {', '.join(Identity.model_fields)}; a context that has more is an object, such as a dataclass"
+    hint = suggestion(unknown, Identity.model_fields)
+    if hint.endswith("?"):
+        return hint
+    return f"{hint}; a context that has more is an object, such as a dataclass"
 
 
 def to_identity(context: object) -> Identity:

@@ -271,7 +271,7 @@ class Settings(ModelSettings):
                 raise ConfigurationError(f"there is no setting {field_name(name)}{nearest(name, fields)}")
         for name in os.environ:
             if name.upper().startswith(PREFIX) and name.upper() not in variables.union(_OTHER_VARIABLES):
-                near = nearest(name.upper(), variables)
+                near = nearest(name.upper(), variables, prefix=PREFIX)
                 raise ConfigurationError(f"the environment or .env sets {field_name(name)}, which is no setting{near}")
 
     @field_validator("*", mode="before")

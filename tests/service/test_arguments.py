@@ -175,3 +175,7 @@ def test_settings_are_refused_by_their_nearest_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MNEMIC_POOLSIZE", "4")
     with pytest.raises(ConfigurationError, match=r"MNEMIC_POOLSIZE.*MNEMIC_POOL_SIZE"):
         Settings()
+    monkeypatch.delenv("MNEMIC_POOLSIZE")
+    monkeypatch.setenv("MNEMIC_FOO", "4")  # like no setting: the prefix alone is alike
+    with pytest.raises(ConfigurationError, match=r"MNEMIC_FOO, which is no setting$"):
+        Settings()
