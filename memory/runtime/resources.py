@@ -21,6 +21,7 @@ from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
 from mnemic.models.embedders import Embedder, make_embedder, make_previous_embedder
+from mnemic.models.missing import warn_of_missing_models
 from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
 from mnemic.state.errors import BlockedLoopError, MnemicError
 from mnemic.state.identity import Identity
@@ -250,6 +251,7 @@ async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDE
     previous = await in_thread(make_previous_embedder, settings)
     async with open_database(settings) as database, background() as work:
         resources = Resources(settings, categories, requests, database, models, embedder, previous, work)
+        warn_of_missing_models(settings)
         try:
             yield resources
         finally:

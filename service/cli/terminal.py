@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mnemic.memory.text.shape import clean_text
+from mnemic.models import missing
 from mnemic.state.errors import MnemicError
 from mnemic.state.governance import Operation
 from mnemic.state.records import HistoryEvent
@@ -213,6 +214,7 @@ def blocking(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
         arguments = dict(values)
         for name, options in groups.items():
             arguments[name] = options(**{field.name: arguments.pop(field.name) for field in fields(options)})
+        missing.reported.set()  # a command that uses a model prints its name
         # a pool that cannot connect logs it every second; the error at its end has the reason and the remedy
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         try:
