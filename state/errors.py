@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from mnemic.state.governance import AuditProblem, Rollback
 from mnemic.state.kinds import Usage
+
+if TYPE_CHECKING:  # records of governance take 30 ms to import
+    from mnemic.state.governance import AuditProblem, Rollback
 
 
 class MnemicError(Exception):
@@ -117,7 +120,7 @@ class UnknownOperationError(InvalidInputError):
 class RollbackRefusedError(MnemicError):
     """This rollback has conflicts; nothing was written."""
 
-    def __init__(self, message: str, rollback: Rollback) -> None:
+    def __init__(self, message: str, rollback: "Rollback") -> None:
         super().__init__(message)
         #: Conflicts of the rollback, by ids and states, without contents.
         self.rollback = rollback
@@ -149,7 +152,7 @@ class RollbackStoppedError(MnemicError):
 class BrokenAuditError(MnemicError):
     """The history was altered, so no anchor was made. `mnemic audit verify` lists the problems."""
 
-    def __init__(self, problems: Sequence[AuditProblem]) -> None:
+    def __init__(self, problems: "Sequence[AuditProblem]") -> None:
         super().__init__()
         #: Problems by codes, revisions and ids, without contents.
         self.problems = tuple(problems)

@@ -16,7 +16,6 @@ from mnemic.state.errors import (
     MnemicError,
     RefusedError,
 )
-from mnemic.storage.schema import bodies
 
 _Kind = tuple[type[MnemicError], str]
 
@@ -70,6 +69,8 @@ _BY_CLASS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], _Kin
 @cache
 def _reasons() -> tuple[str, ...]:
     """Return the beginnings of our own guards' messages, which are safe to show. Other messages may quote rows."""
+    from mnemic.storage.schema import bodies  # for refusals alone, 60 ms
+
     reasons: list[str] = []
     for body in bodies().values():
         reasons += re.findall(r"raise exception '([^'%]+)", body)

@@ -32,7 +32,6 @@ from mnemic.state.worker_threads import in_thread
 from mnemic.storage import memories, revisions
 from mnemic.storage.database import Database
 from mnemic.storage.home_loop import Call, HomeLoop, Result
-from mnemic.storage.opening import open_database
 
 _LOG = logging.getLogger("mnemic")
 #: Maximum number of memories of one day that a process remembers, some 20 MB; above it, the list starts again.
@@ -243,6 +242,8 @@ async def open_resources(settings: Settings, given: ModelOverrides = NO_OVERRIDE
     Raises:
         MnemicError: if one of them is not available; the message has the remedy.
     """
+    from mnemic.storage.opening import open_database  # for opening alone, 40 ms
+
     models = ChatModels(settings, given.models)
     await in_thread(models.require_packages)
     categories = await in_thread(load_categories, settings.categories_file)

@@ -98,6 +98,7 @@ async def test_a_provider_that_is_not_there_is_named_at_open(clean_db: Clone, na
 LATER = (
     *("langchain_openai", "openai", "onnxruntime", "numpy", "tokenizers", "tiktoken"),
     *("yaml", "typer", "mnemic.models.offline", "mnemic.service", "mnemic.storage.embedded"),
+    *("mnemic.storage.schema", "mnemic.state.governance"),
     *("langchain_core.language_models.chat_models", "langchain_core.tools.base"),
 )
 
