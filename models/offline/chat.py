@@ -25,19 +25,21 @@ _NOTHING = "I have nothing on that: I only quote what you told me."
 _REQUESTED = frozenset({"phrase", "past_question", "own_question"})
 #: Words of a question that name the act of remembering, not its object.
 _ACTS = content_tokens(
-    "know known remember recall remind tell told say said mention mentioned keep kept talk talked not"
+    "know known remember recall remind tell told say said mention mentioned mean keep kept talk talked not"
 )
 _MEMORY = re.compile(r"<UserMemory\b[^>]*>\n(.*)\n</UserMemory>", re.DOTALL)
 _TAG = re.compile(r"</?[A-Z][A-Za-z]*>")
 _DATED = re.compile(r"(?:- )?(?:\[(\d{1,2} \w+ \d{4})\] )?(.+)", re.DOTALL)
 _SAID = re.compile(r'([^"]+?) said: "(.*)"', re.DOTALL)
+#: The end of a remark such as `Nice weather, isn't it?`, which needs no answer.
+_QUESTION_TAG = re.compile(r"(?i)(?<=\w), \w+n['’]t (?:it|that|they|he|she|there|you)\W*$")
+#: A word with a capital within a sentence.
+_NAME = re.compile(r"\w,? [A-ZÀ-Þ]\w")
 #: `Ana's brother ...`: a memory about another person.
 _OF_ANOTHER = re.compile(r"\S+['’]s ")
 #: Share of a question's words that a sure answer has, and the share below which a line is not worth a quotation.
 _SURE, _CLOSE = 0.7, 0.3
-_MAX_ANSWERS, _MAX_LISTED, _MAX_QUOTED, _MAX_QUERY, _TOP_K = 2, 12, 300, 2000, 50
-#: Maximum number of words of a greeting.
-_SMALL = 2
+_MAX_ANSWERS, _MAX_LISTED, _MAX_QUOTED, _MAX_QUERY, _MAX_GREETING_WORDS, _TOP_K = 2, 12, 300, 2000, 2, 50
 
 
 class Remembered(NamedTuple):
@@ -97,6 +99,7 @@ class OfflineChat(BaseChatModel):
 
     def _first_answer(self, request: str, turn: int, *, has_notice: bool) -> AIMessage:
         """Return a search for a question or for a memory to forget, the memory to keep, or a plain answer."""
+        request = request if self.searched else _QUESTION_TAG.sub(".", request)
         query = order_rest("forget", request)
         kept = order_rest("keep", request)
         if self._is_asked(request):
@@ -133,7 +136,7 @@ class OfflineChat(BaseChatModel):
         shares = {item: _share(_asked(request), asked, item) for item in known}
         best = max(shares.values(), default=0.0)
         answers = [item for item in known if shares[item] == best]
-        answers.sort(key=lambda item: item.time, reverse=True)
+        answers.sort(key=lambda item: ("name" in asked and bool(_NAME.search(item.text)), item.time), reverse=True)
         memories = [item for item in answers if not item.speaker]
         if best >= _CLOSE:
             lines = [_quotation(item) for item in (memories or answers)[:_MAX_ANSWERS]]
@@ -149,10 +152,9 @@ class OfflineChat(BaseChatModel):
             return True
         if item.speaker != self.user or repeats(item.text, request) or _is_small(item.text):
             return False
-        is_order = any(order_rest(name, item.text) for name in ("keep", "forget", "ask"))
+        is_order = any(order_rest(name, item.text) for name in ("keep", "forget"))
         # the fact is quoted instead, unless it holds no longer
-        stated = list(spoken_sentences(without_questions(item.text)))
-        return not is_order and not all(says_plainly(sentence, self.user) for sentence in stated)
+        return not is_order and not all(says_plainly(sentence, self.user) for sentence in spoken_sentences(item.text))
 
 
 def _quotation(item: Remembered) -> str:
@@ -165,9 +167,15 @@ def _asks(request: str) -> bool:
     return bool(order_rest("ask", request)) or any(map(is_question, spoken_sentences(request)))
 
 
+def _stated(message: str) -> str:
+    """Return the sentences of a message that ask nothing."""
+    statements = spoken_sentences(without_questions(message))
+    return " ".join(sentence for sentence in statements if not order_rest("ask", sentence))
+
+
 def _is_small(text: str) -> bool:
     """Return whether a text is a greeting or the like; words of other scripts may have no spaces."""
-    return text.isascii() and len(folded(text)) <= _SMALL
+    return text.isascii() and len(folded(text)) <= _MAX_GREETING_WORDS
 
 
 def _outcome(last: ToolMessage) -> str:
@@ -196,7 +204,7 @@ def _results(messages: Sequence[BaseMessage]) -> Iterator[Remembered]:
             dated = _DATED.fullmatch(unescape(str(row["text"]).removeprefix(f"[{row['category']}] ")))
             said = _SAID.fullmatch(dated[2]) if dated else None
             if said and dated and row["category"] == "message":
-                yield Remembered(str(row["id"]), dated[1] or "", said[2], said[1], row.get("dated", ""))
+                yield Remembered(str(row["id"]), dated[1] or "", _stated(said[2]), said[1], row.get("dated", ""))
             elif dated and row["category"] != "message":
                 yield Remembered(str(row["id"]), dated[1] or "", dated[2], time=row.get("dated", ""))
 
@@ -229,7 +237,7 @@ def _asked(request: str) -> str:
 
 def _tokens(request: str) -> frozenset[str]:
     """Return the content words of the questions of a message, without those for the act of remembering."""
-    return content_tokens(_asked(request)) - _ACTS
+    return content_tokens(re.sub(r"(?i)\b(?:called|named)\b", "name", _asked(request))) - _ACTS
 
 
 def _share(question: str, asked: frozenset[str], item: Remembered) -> float:
@@ -239,7 +247,9 @@ def _share(question: str, asked: frozenset[str], item: Remembered) -> float:
     present = asked & asked_words(item.text, asked)
     first = content_tokens(folded(question)[0]) - present if folded(question) else frozenset()
     letters = len("".join(asked - first))
-    return len("".join(present)) / letters if letters else 0.0
+    if not letters or (present == {"name"} and present != asked):
+        return 0.0
+    return len("".join(present)) / letters
 
 
 def _has_all_words(line: str, request: str) -> bool:

@@ -86,6 +86,8 @@ class ChatSession:
         #: Handler of Ctrl-C.
         self._on_interrupt: Callable[[], object] = self._terminal.end_input
         self._revision: int | None = None
+        #: Whether `/quit` was the answer to a question.
+        self._is_over = False
         #: Number of turns, and of answers.
         self._turns = self._answers = 0
         self._is_formation_due = asyncio.Event()
@@ -126,7 +128,7 @@ class ChatSession:
         thread = await self._graph.aget_state(self._memory.threads.config(self._identity))
         if thread.interrupts:
             await self._turn(await self._ask_consent(thread.interrupts))
-        while (line := await self._terminal.ask()) is not None:
+        while not self._is_over and (line := await self._terminal.ask()) is not None:
             text = clean_text(line)
             command = text.strip().lower()
             if command in _QUIT:
@@ -187,7 +189,9 @@ class ChatSession:
             self._terminal.show_notes(["it is kept: a confirmation needs a terminal"])
             return Command(resume={"approved": False})
         line = await self._terminal.ask(f"{interrupts[0].value['action']} it? [y/N] ")
-        return Command(resume={"approved": (line or "").strip().lower() in ("y", "yes")})
+        answer = (line or "").strip().lower()
+        self._is_over = answer in _QUIT
+        return Command(resume={"approved": answer in ("y", "yes")})
 
     async def _form_in_background(self) -> None:
         while await self._is_formation_due.wait():

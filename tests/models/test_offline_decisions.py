@@ -44,7 +44,6 @@ CLOSING = [
     ("Mara has three cats.", "Mara has two cats."),
     ("Mara's favourite colour is green.", "Mara's favourite colour is blue."),
     ("Mara no longer plays olives.", "Mara plays olives."),
-    ("Mara does not smoke.", "Mara smokes."),
 ]
 
 

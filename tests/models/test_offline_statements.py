@@ -64,7 +64,6 @@ PLAIN = {
     "I'm allergic to peanuts. What can I cook?": "Mara is allergic to peanuts.",
     "And I don't eat pork, so please order no salami.": "Mara does not eat pork.",
     "I'm lactose intolerant.": "Mara is lactose intolerant.",
-    "I quit smoking two years ago.": "Mara does not smoke.",
     "I have a sister called Rita.": "Mara's sister is called Rita.",
     "I have two cats.": "Mara has two cats.",
     "I speak German and French.": "Mara speaks German and French.",
@@ -98,7 +97,7 @@ NOTHING = [
     "I'm moving to Rome.",
     "I used to live in Rome.",
     "I'm not allergic to cats.",
-    'Bo wrote: "I live in Rome. I am vegan. I smoke."',
+    'Bo wrote: "I live in Rome. I am vegan."',
     "“I live in Rome. I am vegan.",
     "I live in Rome 'for now'.",
     "Bo's mail: I live in Rome. I am vegan.",
@@ -108,7 +107,7 @@ NOTHING = [
     "> I live in Rome.",
     "```\nI live in Rome.\n```",
     "I'm vegan. Well, mostly.",
-    "I smoke. Not really.",
+    "I play jazz. Not really.",
     "I play that song.",
     "I love mudflat. Can we name everything after things you step in?",
     "I like the idea.",
@@ -262,8 +261,10 @@ def remember(content: str) -> str:
     raise AssertionError("the tools are shown to the model, and not called")
 
 
-def answer(*messages: BaseMessage, tools: Any = (memory_query, forget, remember)) -> AIMessage:
-    message = OfflineChat(user="Ana").bind_tools(tools).invoke([*messages])
+def answer(
+    *messages: BaseMessage, tools: Any = (memory_query, forget, remember), searched: str | None = None
+) -> AIMessage:
+    message = OfflineChat(user="Ana", searched=searched).bind_tools(tools).invoke([*messages])
     assert isinstance(message, AIMessage)
     return message
 
@@ -278,9 +279,18 @@ def answered(name: str, content: str, *, status: Any = "success") -> tuple[AIMes
     return AIMessage("", tool_calls=[call]), ToolMessage(content, tool_call_id="call_9", name=name, status=status)
 
 
-def found(request: str, *rows: dict[str, str]) -> AIMessage:
+def found(request: str, *rows: dict[str, str], searched: str | None = None) -> AIMessage:
     """What it answers once the memory has answered."""
-    return answer(HumanMessage(request), *answered("memory_query", query_answer(rows)))
+    return answer(HumanMessage(request), *answered("memory_query", query_answer(rows)), searched=searched)
+
+
+def said(*texts: str) -> list[dict[str, str]]:
+    """Return a search result for each message of Ana, the oldest first."""
+    rows: list[dict[str, str]] = []
+    for day, text in enumerate(texts, start=1):
+        row = {"id": str(day), "category": "message", "text": f'[message] [{day} March 2026] Ana said: "{text}"'}
+        rows.append({**row, "dated": f"2026-03-{day:02}T09:00:00Z"})
+    return rows
 
 
 @pytest.mark.parametrize("text", ["I prefer tea to coffee.", "Good news today.", "", "\x00"])
@@ -326,6 +336,36 @@ def test_of_two_answers_the_newer_one_comes_first() -> None:
     new = {"id": "5", "category": "message", "text": '[message] [1 June 2026] Ana said: "My rent is 700 euros."'}
     rows = [{**old, "dated": "2026-05-02T09:00:00Z"}, {**new, "dated": "2026-06-01T09:00:00Z"}]
     assert "700" in found("What is my rent?", *rows).text.splitlines()[0]
+
+
+SONS = "I have two sons, Nils and Aksel."
+ABOUT_SONS = (
+    "What are my sons called?",
+    "what are my sons called",
+    "What are my sons' names?",
+    "How are your sons' names... I mean, what are my sons called?",
+)
+
+
+@pytest.mark.parametrize("question", ABOUT_SONS)
+def test_a_question_about_names_quotes_the_message_and_no_earlier_question(question: str) -> None:
+    later = [*ABOUT_SONS, "My sons hate peas.", "My sons sleep late.", "We called the plumber.", "Pears. Who has sons?"]
+    text = found(question, *said(SONS, *later)).text
+    assert (SONS in text, "?" in text, "what are" in text.lower()) == (True, False, False)
+    assert "sons" not in found(question, *said(*ABOUT_SONS)).text
+
+
+def test_the_list_of_all_memories_has_no_question() -> None:
+    questions = [*ABOUT_SONS, "Nice weather today, isn't it?"]
+    listed = found("What do you know about me?", *said(*questions, SONS, "My boat leaks. Why?"), searched="phrase").text
+    assert ("Nils" in listed, "My boat leaks." in listed) == (True, True)
+    assert not any(part in listed for part in ("?", "called", "names", "weather"))
+
+
+def test_a_remark_with_a_question_tag_gets_a_short_answer() -> None:
+    remark = HumanMessage("Nice weather today, isn't it?")
+    assert (calls(answer(remark)), len(answer(remark, AIMessage(NOTICE), remark).text) < 20) == ([], True)
+    assert calls(answer(HumanMessage("Lea hates nuts, doesn't she?"), searched="known_word"))
 
 
 def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:

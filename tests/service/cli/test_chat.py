@@ -207,6 +207,16 @@ def test_what_is_important_is_forgotten_if_one_says_so(
 
 
 @pytest.mark.thorough
+def test_quit_at_a_question_keeps_the_memory_and_ends(env: dict[str, str], superuser: psycopg.Connection) -> None:
+    with Terminal("chat", *WHO, env=env) as terminal:
+        ask_to_forget(terminal, superuser)
+        terminal.type("/quit")
+        terminal.until("I kept it.")
+        assert terminal.process.wait(60) == 0
+    assert living(superuser) == [PREFERS_TEA]
+
+
+@pytest.mark.thorough
 def test_a_question_that_was_left_open_is_asked_again(env: dict[str, str], superuser: psycopg.Connection) -> None:
     with Terminal("chat", *WHO, "--session", "monday", env=env) as terminal:
         ask_to_forget(terminal, superuser)
