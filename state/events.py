@@ -40,32 +40,43 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """A number of operations. A column is None if the counts are not grouped by it."""
+    """A number of operations. A column is None if the counts are not grouped by it.
+
+    Attributes:
+        measure: subject of the count: `memories`, `messages`, `events` or `tokens`.
+        day: day in UTC.
+        name: kind of memories, role of messages, node of events, step of tokens.
+        op: operation of events.
+        status: status of events.
+        amount: the number.
+        duration_ms: milliseconds of all events together; None for another measure.
+    """
 
     measure: Measure
-    #: In UTC.
     day: date | None
-    #: Kind of memories, role of messages, node of events, step of tokens.
     name: str | None
-    #: Operation of events.
     op: str | None = None
-    #: Status of events.
     status: str | None = None
     amount: int
-    #: Milliseconds of all events together; None for another measure.
     duration_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSize:
-    """Size of the context memories of one kind of scope, over all its scope keys."""
+    """Size of the context memories of one kind of scope, over all its scope keys.
+
+    Attributes:
+        scope: the scope, such as `user`.
+        scope_keys: number of scope keys.
+        largest_tokens: tokens of the largest one.
+        total_tokens: tokens of all of them.
+        over_budget: scope keys above their agent's budget, for which a refinement is due.
+    """
 
     scope: str
     scope_keys: int
-    #: Tokens of the largest one.
     largest_tokens: int
     total_tokens: int
-    #: Scope keys above their agent's budget, for which a refinement is due.
     over_budget: int
 
 
@@ -81,13 +92,19 @@ class TenantTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Stats:
-    """Counts over time of one agent, or of all agents of a tenant; no contents and no ids of users."""
+    """Counts over time of one agent, or of all agents of a tenant; no contents and no ids of users.
+
+    Attributes:
+        counts: the numbers, by the requested columns.
+        context: sizes of the context memories by scope.
+        context_budget_tokens: budget of the context memories of one scope key.
+        tokens_today: tokens of the tenant today.
+        tenant_daily_tokens: limit of these tokens for background work; None without a limit.
+    """
 
     counts: list[Count]
     context: list[ContextSize]
-    #: Budget of the context memories of one scope key.
     context_budget_tokens: int
-    #: Tokens of the tenant today, and their limit for background work; None without a limit.
     tokens_today: int
     tenant_daily_tokens: int | None
 

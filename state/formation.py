@@ -28,12 +28,28 @@ class Inbox(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarFact:
-    """An active fact near a new one."""
+    """An active fact near a new one.
 
-    #: Place of the new fact in the query, from 0.
+    Attributes:
+        place: place of the new fact in the query, from 0.
+        id: id of the fact.
+        version: 0 for a fact of the same batch, which is not stored yet.
+        scope_key: scope key that it belongs to, such as `user:ana`.
+        subject: person or thing that it is about.
+        subject_user_id: user id of that person; None without an account.
+        category: its category.
+        content: its text.
+        dated: begin of its validity.
+        protected: a new fact may repeat a protected one, but no decision may close it.
+        private: whether it is confidential, and so never shared.
+        importance: 1 trivial to 5 vital.
+        similarity: cosine similarity of the two search texts; 0 if only words or the subject are similar.
+        author: author, if that is another person.
+        said: whole sentence that a member typed and that it rests on; None if unknown.
+    """
+
     place: int
     id: UUID
-    #: 0 for a fact of the same batch, which is not stored yet.
     version: int
     scope_key: str
     subject: str
@@ -41,15 +57,11 @@ class SimilarFact:
     category: str
     content: str
     dated: datetime
-    #: A new fact may repeat a protected one, but no decision may close it.
     protected: bool
     private: bool
     importance: int
-    #: Cosine similarity of the two search texts; 0 if only words or the subject are similar.
     similarity: float
-    #: Author, if that is another person.
     author: str | None = None
-    #: Whole sentence that a member typed and that it rests on; None if unknown.
     said: str | None = None
 
 
@@ -151,17 +163,21 @@ class ProcedureRequest(_Request):
 
 @dataclass(frozen=True, kw_only=True)
 class Remembered:
-    """Result of an explicit write."""
+    """Result of an explicit write.
 
-    #: Id of the memory with this text; None if that is of a category that the role may not read.
+    Attributes:
+        id: id of the memory with this text; None if that is of a category that the role may not read.
+        scope_key: scope key of the memory, or of the one that would have been stored.
+        known: whether an active memory has the same text, so that nothing was written.
+        not_shared: reason why it is the user's own although another scope was requested; None if it has the requested
+            scope.
+        near: active facts that it may replace, nearest first.
+    """
+
     id: UUID | None
-    #: Scope key of the memory, or of the one that would have been stored.
     scope_key: str
-    #: Whether an active memory has the same text, so that nothing was written.
     known: bool = False
-    #: Reason why it is the user's own although another scope was requested; None if it has the requested scope.
     not_shared: NotShared | None = None
-    #: Active facts that it may replace, nearest first.
     near: tuple[SimilarFact, ...] = ()
 
     def as_row(self) -> dict[str, Any]:
@@ -171,15 +187,19 @@ class Remembered:
 
 @dataclass(frozen=True, kw_only=True)
 class Corrected:
-    """Result of a correction."""
+    """Result of a correction.
 
-    #: Id of the memory with the new text; None if that is of a category that the role may not read. It is the corrected
-    #: memory itself if that has this text already, so that nothing was written.
+    Attributes:
+        id: id of the memory with the new text; None if that is of a category that the role may not read. It is the
+            corrected memory itself if that has this text already, so that nothing was written.
+        old_id: id of the corrected memory.
+        scope_key: scope key of the memory.
+        known: whether an active memory had the text already; another one took the place of the corrected memory.
+    """
+
     id: UUID | None
-    #: Id of the corrected memory.
     old_id: UUID
     scope_key: str
-    #: Whether an active memory had the text already; another one took the place of the corrected memory.
     known: bool = False
 
     def as_row(self) -> dict[str, Any]:

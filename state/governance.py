@@ -34,14 +34,20 @@ EXPLANATIONS: Final[Mapping[Problem, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AuditProblem:
-    """One problem of the audit, with its place."""
+    """One problem of the audit, with its place.
+
+    Attributes:
+        problem: code of the problem.
+        agent_id: the agent; None for a line of a file with anchors that names no agent.
+        revision: row of the history; None without one.
+        memory_id: the memory; None without one.
+        line: line of the file with anchors; None for another problem.
+    """
 
     problem: Problem
-    #: None for a line of a file with anchors that names no agent.
     agent_id: str | None
     revision: int | None = None
     memory_id: UUID | None = None
-    #: The line of the file with anchors.
     line: int | None = None
 
     @property
@@ -72,43 +78,68 @@ class RollbackOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation on memories, as the history records it."""
+    """One operation on memories, as the history records it.
+
+    Attributes:
+        id: id of the operation.
+        first_revision: revision of its first visible row.
+        last_revision: revision of its last visible row.
+        ts: time of its begin.
+        actor: person or program that made it.
+        actor_kind: kind of the actor.
+        submitted_by: actors that submitted words of other people that were formed in it.
+        reason: code of the reason.
+        session_id: its session; None without one.
+        undo_of: operation that it undoes; None for another one.
+        events: number of rows by event.
+        scope_keys: scope keys of its memories.
+        token_delta: change of the tokens in force.
+        left: number of changes that a rollback in steps has not made yet; 0 if it is complete.
+    """
 
     id: UUID
-    #: Revisions of its first and its last visible row.
     first_revision: int
     last_revision: int
     ts: datetime
     actor: str
     actor_kind: str
-    #: Actors that submitted words of other people that were formed in it.
     submitted_by: list[str]
     reason: str
     session_id: str | None
     undo_of: UUID | None
-    #: Number of rows by event.
     events: dict[str, int]
     scope_keys: list[str]
     token_delta: int
-    #: Number of changes that a rollback in steps has not made yet; 0 if it is complete.
     left: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateChange:
-    """One memory that a rollback changes, or that prevents it."""
+    """One memory that a rollback changes, or that prevents it.
+
+    Attributes:
+        id: id of the memory.
+        kind: kind of the memory.
+        scope_key: scope key that it belongs to, such as `user:ana`.
+        before: its present state.
+        after: its state after the rollback; None if the memory did not exist, or its state is unknown.
+    """
 
     id: UUID
     kind: Kind
     scope_key: str
     before: State
-    #: None if the memory did not exist, or its state is unknown.
     after: State | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaterOperation:
-    """An operation that changed a memory after the operation to undo."""
+    """An operation that changed a memory after the operation to undo.
+
+    Attributes:
+        id: id of the operation.
+        reason: code of the reason.
+    """
 
     id: UUID
     reason: str
@@ -116,20 +147,24 @@ class LaterOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """The result of a rollback; of a dry run, the result that it would have."""
+    """The result of a rollback; of a dry run, the result that it would have.
 
-    #: The operation of the rollback; None for a dry run, a refusal, or a rollback without changes.
+    Attributes:
+        op_id: the operation of the rollback; None for a dry run, a refusal, or a rollback without changes.
+        changes: memories that it changes.
+        later: later operations on the same memories; undone too with `cascade`.
+        erased: memories whose former contents were erased; `skip_erased` leaves them unchanged.
+        twins: active memories with the text of a restored one, or in the place of a restored consolidation.
+        protected: protected memories that only an administrator may roll back.
+        relations: number of relations that are removed or restored.
+    """
+
     op_id: UUID | None
     changes: tuple[StateChange, ...] = ()
-    #: Later operations on the same memories; undone too with `cascade`.
     later: tuple[LaterOperation, ...] = ()
-    #: Memories whose former contents were erased; `skip_erased` leaves them unchanged.
     erased: tuple[StateChange, ...] = ()
-    #: Active memories with the text of a restored one, or in the place of a restored consolidation.
     twins: tuple[StateChange, ...] = ()
-    #: Protected memories that only an administrator may roll back.
     protected: tuple[StateChange, ...] = ()
-    #: Number of relations that are removed or restored.
     relations: int = 0
 
     @property
@@ -198,12 +233,21 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class PastMemory:
-    """A memory of a scope key at a past time, without its text."""
+    """A memory of a scope key at a past time, without its text.
+
+    Attributes:
+        id: id of the memory.
+        kind: kind of the memory.
+        category: its category.
+        state: its state then; `purged` if its contents were erased since.
+        tokens: its size in tokens.
+        importance: 1 trivial to 5 vital.
+        protected: whether only an administrator could change it.
+    """
 
     id: UUID
     kind: Kind
     category: str
-    #: `purged` if the memory existed then and its contents were erased since.
     state: State
     tokens: int
     importance: int
@@ -212,29 +256,39 @@ class PastMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Concerned:
-    """A memory or a message that an erasure would remove or keep."""
+    """A memory or a message that an erasure would remove or keep.
+
+    Attributes:
+        id: id of the memory or message.
+        kind: kind of the memory, or `message`.
+        scope_key: scope key that it belongs to, such as `user:ana`.
+        content: its text; None if the person may not read it.
+        stays: reason to keep it; None if it is removed.
+    """
 
     id: UUID
     kind: ResultKind
     scope_key: str
-    #: Its text; None if the person may not read it.
     content: str | None
-    #: Reason to keep it; None if it is removed.
     stays: Literal["said by another", "shared", "rests on the same messages"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """The result of an erasure; of a dry run, the items that it would remove and keep."""
+    """The result of an erasure; of a dry run, the items that it would remove and keep.
 
-    #: Memories that this call erased, and the messages that it named.
+    Attributes:
+        erased: memories that this call erased, and the messages that it named.
+        messages: number of erased messages; of a dry run, of the messages among `going`.
+        left: number of memories and messages that remain, because others write meanwhile. The next call continues.
+        goes_on_from: start of the earlier erasure that this call continued; None for a new one.
+        going: items that a dry run would remove.
+        staying: items that a dry run would keep.
+    """
+
     erased: tuple[UUID, ...] = ()
-    #: Number of erased messages; of a dry run, of the messages among `going`.
     messages: int = 0
-    #: Number of memories and messages that remain, because others write meanwhile. The next call continues.
     left: int = 0
-    #: Start of the earlier erasure that this call continued; None for a new one.
     goes_on_from: datetime | None = None
-    #: Items that a dry run would remove, and items that it would keep.
     going: tuple[Concerned, ...] = ()
     staying: tuple[Concerned, ...] = ()

@@ -235,13 +235,15 @@ class MemoryContext:
     """The memory context of a turn as XML: two texts, since a provider caches the beginning of a request.
 
     Either may be empty. `with_memory` puts both into a request.
+
+    Attributes:
+        standing: the part that rarely changes, for the place behind the host's system prompt.
+        turn: changes since the session's last recall, and search results, for the place before the turn's message.
+        message_id: id of that message; if it is None, the last message of a user.
     """
 
-    #: The part that rarely changes, for the place behind the host's system prompt.
     standing: str
-    #: Changes since the session's last recall, and search results, for the place before the turn's message.
     turn: str
-    #: Id of that message; if it is None, the last message of a user.
     message_id: str | None = None
 
 

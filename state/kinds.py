@@ -58,34 +58,49 @@ FormationReason = Literal["messages", "tokens", "cold", "turn", "forced"]
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Tokens of one step, over all its calls."""
+    """Tokens of one step, over all its calls.
+
+    Attributes:
+        step: name of the step.
+        model: name of the model.
+        tier: `fast`, `slow` or `agent`.
+        calls: number of calls.
+        input_tokens: input tokens.
+        cached_tokens: input tokens that the provider had in its cache.
+        output_tokens: output tokens.
+        unreported_calls: calls without reported tokens.
+    """
 
     step: str
     model: str
-    #: `fast`, `slow` or `agent`.
     tier: str = ""
     calls: int = 0
     input_tokens: int = 0
-    #: Input tokens that the provider had in its cache.
     cached_tokens: int = 0
     output_tokens: int = 0
-    #: Calls without reported tokens.
     unreported_calls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunUsage(Usage):
-    """Tokens that one step of a run used, and their cost."""
+    """Tokens that one step of a run used, and their cost.
 
-    #: US dollars; None without a price of the model, or if tokens were not reported.
+    Attributes:
+        cost: US dollars; None without a price of the model, or if tokens were not reported.
+    """
+
     cost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DailyUsage(Usage):
-    """Tokens of an agent's step on one day."""
+    """Tokens of an agent's step on one day.
 
-    #: Day in UTC.
+    Attributes:
+        day: day in UTC.
+        cost: US dollars by today's prices; None if the settings have no price of the model, or tokens were not
+            reported.
+    """
+
     day: date
-    #: US dollars by today's prices; None if the settings have no price of the model, or tokens were not reported.
     cost: float | None = None

@@ -14,18 +14,25 @@ from mnemic.state.kinds import RunUsage
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceRun:
-    """One run of an agent's maintenance: its changes and its cost, without contents."""
+    """One run of an agent's maintenance: its changes and its cost, without contents.
+
+    Attributes:
+        id: id of the run, which `history.undo_run` takes.
+        actor: person or program that requested it.
+        is_dry_run: whether it only counted its changes.
+        started_at: begin of the run.
+        ended_at: end of the run; None while it runs, or if it broke off.
+        counts: numbers by name, such as `unused` memories.
+        failed: names of the steps that failed; the next run does them again.
+        spent: usage of its steps.
+    """
 
     id: UUID
     actor: str
-    #: Whether it only counted its changes.
     is_dry_run: bool
     started_at: datetime
-    #: None while it runs, or if it broke off.
     ended_at: datetime | None
-    #: Numbers by name, such as `unused` memories.
     counts: dict[str, int]
-    #: Names of the steps that failed; the next run does them again.
     failed: list[str]
     spent: list[RunUsage]
 

@@ -206,19 +206,24 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Bullet:
-    """Announcement of the changes of one memory."""
+    """Announcement of the changes of one memory.
+
+    Attributes:
+        sign: sign of the change: added, changed or removed.
+        category: category of the memory.
+        text: beginning of the memory's content; empty if the reader may not see it.
+        combined: number of memories that it absorbed.
+        importance: 1 to 5; None if the reader may not see the content.
+        attribution: attribution of a shared memory; None if it has no single author.
+        kind: kind of a removed memory, whose text is not shown.
+    """
 
     sign: Sign
     category: str
-    #: Beginning of the memory's content; empty if the reader may not see it.
     text: str
-    #: Number of memories that it absorbed.
     combined: int = 0
-    #: 1 to 5; None if the reader may not see the content.
     importance: int | None = None
-    #: Attribution of a shared memory; None if it has no single author.
     attribution: Attribution | None = None
-    #: Kind of a removed memory, whose text is not shown.
     kind: Kind | None = None
 
     @property
@@ -233,11 +238,14 @@ class Bullet:
 
 @dataclass(frozen=True, kw_only=True)
 class Updates:
-    """Changes of the memories that a user may see."""
+    """Changes of the memories that a user may see.
 
-    #: Revision up to which changes are listed: the start of the next request.
+    Attributes:
+        revision: revision up to which changes are listed: the start of the next request.
+        bullets: the most important first.
+    """
+
     revision: int
-    #: The most important first.
     bullets: tuple[Bullet, ...]
 
 

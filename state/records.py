@@ -25,23 +25,30 @@ def attachment_id(message_id: UUID) -> UUID:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One observed message of a session."""
+    """One observed message of a session.
+
+    Attributes:
+        id: id of the message.
+        session_id: session that it belongs to.
+        role: `user`, `assistant`, `tool`, `other`, or `attachment` for the text of a file.
+        author: display name of the speaker.
+        user_id: user who sent it; None for the assistant and tools. The sender of an attachment is not the author of
+            its text.
+        content: text of the message. A user's message has a mark for each attachment; the text of attachments is a
+            separate message with the role `attachment`.
+        said_at: time at the offset of the message, or of the person's time zone.
+        submitted_by: actor of the run that observed it; another person may have written it.
+        attached_to: id of the message of a new attachment.
+    """
 
     id: UUID
     session_id: str
     role: Role
-    #: Display name of the speaker.
     author: str
-    #: User who sent it; None for the assistant and tools. The sender of an attachment is not the author of its text.
     user_id: str | None
-    #: Text of the message. A user's message has a mark for each attachment; the text of attachments is a separate
-    #: message with the role `attachment`.
     content: str
-    #: Time at the offset of the message, or of the person's time zone.
     said_at: datetime
-    #: Actor of the run that observed it; another person may have written it.
     submitted_by: str | None = None
-    #: Id of the message of a new attachment.
     attached_to: UUID | None = None
 
     @property
@@ -64,7 +71,35 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """One stored memory."""
+    """One stored memory.
+
+    Attributes:
+        id: id of the memory.
+        kind: kind of the memory.
+        scope_key: scope key that it belongs to, such as `user:ana`.
+        category: its category.
+        content: its text.
+        subject: person or thing that it is about.
+        subject_user_id: user id of that person; None without an account.
+        importance: 1 trivial to 5 vital.
+        pinned: whether maintenance keeps it however long it is not used.
+        protected: whether only an administrator may change it.
+        private: whether it is confidential, and so never shared.
+        provenance: `asserted` by a person, `inferred` by a model, or `consolidated` from several memories.
+        state: state of its life, such as `active` or `superseded`.
+        tokens: its size in tokens.
+        version: number of its changes.
+        valid_from: begin of its validity; this and `valid_until` are at the offset of the message that it was formed
+            from.
+        valid_until: end of its validity; None if it still holds, or if the memory that replaced it says the same.
+        superseded_by: memory that replaced it; None without one.
+        source_session_id: session that it was formed in; None without one.
+        created_at: time at which it was stored.
+        updated_at: time of its last change.
+        actor_id: actor of the operation that stored it.
+        tags: its tags; None if they were not read.
+        said: whole sentence that a member typed and that the memory rests on; None if unknown.
+    """
 
     id: UUID
     kind: Kind
@@ -81,18 +116,14 @@ class Memory:
     state: State
     tokens: int
     version: int
-    #: Begin of its validity; this and `valid_until` are at the offset of the message that it was formed from.
     valid_from: datetime
-    #: End of its validity; None if it still holds, or if the memory that replaced it says the same.
     valid_until: datetime | None
     superseded_by: UUID | None
     source_session_id: str | None
     created_at: datetime
     updated_at: datetime
-    #: Actor of the operation that stored it.
     actor_id: str | None = None
     tags: list[str] | None = None
-    #: Whole sentence that a member typed and that the memory rests on; None if unknown.
     said: str | None = None
 
     @property
@@ -194,23 +225,29 @@ class PendingText(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FilledVectors:
-    """Counts of vectors that were filled later."""
+    """Counts of vectors that were filled later.
 
-    #: Vectors that were stored.
+    Attributes:
+        embedded: vectors that were stored.
+        pending: entries that still wait for a vector; a text search alone finds them.
+    """
+
     embedded: int
-    #: Entries that still wait for a vector; a text search alone finds them.
     pending: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reembedded:
-    """Counts of a move to another embedder."""
+    """Counts of a move to another embedder.
 
-    #: Agents that now search with the new embedder.
+    Attributes:
+        agents: agents that now search with the new embedder.
+        embedded: vectors that this call made.
+        refused: texts that the embedder refused; a text search alone finds them.
+    """
+
     agents: int
-    #: Vectors that this call made.
     embedded: int
-    #: Texts that the embedder refused; a text search alone finds them.
     refused: int
 
 
@@ -228,16 +265,24 @@ class ScopeChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeSettings:
-    """Settings of a scope key; None selects the general setting."""
+    """Settings of a scope key; None selects the general setting.
+
+    Attributes:
+        scope_key: the scope key.
+        name: name of a group or session for people; None for its id.
+        extraction_guidance: instructions for the extraction of its memories.
+        consolidation_guidance: instructions for its consolidation.
+        is_active: whether its reflections are consolidated.
+        threshold: number of unabsorbed reflections that makes a consolidation due.
+        word_limit: maximum number of words of the consolidation.
+    """
 
     scope_key: str
     name: str | None = None
     extraction_guidance: str | None = None
     consolidation_guidance: str | None = None
     is_active: bool = True
-    #: Number of unabsorbed reflections that makes a consolidation due.
     threshold: int | None = None
-    #: Maximum number of words of the consolidation.
     word_limit: int | None = None
 
 
@@ -311,53 +356,73 @@ class ContextPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Parts of the score of a search result."""
+    """Parts of the score of a search result.
 
-    #: Rank by text (ts_rank), and cosine similarity; None without a text or a vector.
+    Attributes:
+        text: rank by text (ts_rank); None without one.
+        similarity: cosine similarity; None without a vector.
+        fused: both in one figure from 0 to 1, before the boosts.
+        from_source: whether the score is that of a source message, which fits better than the memory's text.
+        boosts: boosts by name; the score is the sum of these and `fused`.
+    """
+
     text: float | None = None
     similarity: float | None = None
-    #: Both in one figure from 0 to 1, before the boosts.
     fused: float = 0.0
-    #: Whether the score is that of a source message, which fits better than the memory's text.
     from_source: bool = False
-    #: Boosts by name; the score is the sum of these and `fused`.
     boosts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """One search result: a memory, or a message that was kept as a source."""
+    """One search result: a memory, or a message that was kept as a source.
+
+    Attributes:
+        id: id of the memory or message.
+        kind: kind of the memory, or `message`.
+        scope_key: scope key that it belongs to, such as `user:ana`.
+        category: category of the memory.
+        subject: subject of a memory, author of a message.
+        content: text of the memory or message.
+        dated: begin of the validity of a memory, time of a message.
+        importance: 1 trivial to 5 vital.
+        score: its score, by which the results are ordered.
+        created_at: time of its storage; for a message, its own time.
+        updated_at: time of its last change; for a message, its own time.
+        pinned: whether maintenance keeps it however long it is not used.
+        tags: its tags.
+        state: state of its life, such as `active` or `superseded`.
+        author: author of a memory; None if it has several.
+        explanation: parts of the score.
+        session_id: session of a message, or that a memory was formed in; None without one.
+        related_to: result that it was added to as a related memory; None for a result of the search itself.
+        supersedes: memories that it replaced.
+        role: role of a message; None for a memory.
+        excerpt: passage of a message above 500 characters that fits the question, with an ellipsis at each cut.
+        said: whole sentence that a member typed and that the memory rests on; None if unknown.
+    """
 
     id: UUID
     kind: ResultKind
     scope_key: str
     category: str
-    #: Subject of a memory, author of a message.
     subject: str
     content: str
-    #: Begin of the validity of a memory, time of a message.
     dated: datetime
     importance: int
     score: float
-    #: Times of the row; for a message, the time of the message.
     created_at: datetime
     updated_at: datetime
     pinned: bool = False
     tags: Sequence[str] = ()
     state: State = "active"
-    #: Author of a memory; None if it has several.
     author: str | None = None
     explanation: Explanation = field(default_factory=Explanation)
     session_id: str | None = None
-    #: Result that it was added to as a related memory; None for a result of the search itself.
     related_to: UUID | None = None
-    #: Memories that it replaced.
     supersedes: Sequence[UUID] = ()
-    #: Role of a message; None for a memory.
     role: Role | None = None
-    #: Passage of a message above 500 characters that fits the question, with an ellipsis at each cut.
     excerpt: str | None = None
-    #: Whole sentence that a member typed and that the memory rests on; None if unknown.
     said: str | None = None
 
     @property
@@ -368,7 +433,27 @@ class SearchResult:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEvent:
-    """One audited change of one memory."""
+    """One audited change of one memory.
+
+    Attributes:
+        revision: number of the change in the history of the agent.
+        op_id: the operation, which `history.undo` takes.
+        event: kind of the change, such as `ADD` or `SUPERSEDE`.
+        memory_id: the changed memory; None for an event of no memory.
+        scope_key: scope key of the memory; None for an event of no memory.
+        actor: person or program that made the change.
+        submitted_by: users who submitted messages of other authors that it was formed from.
+        reason: code of the reason.
+        session_id: session of the change; None without one.
+        ts: time of the change.
+        before: text before the change; None without one.
+        after: text after the change; None without one.
+        changes: values that an `update` changed, each before and after.
+        merged_from: in the first row of a memory, the readable memories that were merged into it; empty after an undo.
+        merged_into: in the row of a merge, the memory that it was merged into; None after an undo.
+        supersedes: in the first row of a memory, the memories that it replaced.
+        superseded_by: in the row of its replacement, the new memory; None without one.
+    """
 
     revision: int
     op_id: UUID
@@ -376,29 +461,27 @@ class HistoryEvent:
     memory_id: UUID | None
     scope_key: str | None
     actor: str
-    #: Users who submitted messages of other authors that it was formed from.
     submitted_by: list[str] = field(default_factory=list)
     reason: str
     session_id: str | None
     ts: datetime
     before: str | None = None
     after: str | None = None
-    #: Values that an `update` changed, each before and after.
     changes: dict[str, list[Any]] = field(default_factory=dict)
-    #: In the first row of a memory, the readable memories that were merged into it; in the row of a merge, the memory
-    #: that it was merged into. Both are empty after an undo.
     merged_from: list[UUID] = field(default_factory=list)
     merged_into: UUID | None = None
-    #: In the first row of a memory, the memories that it replaced; in the row of its replacement, the new memory.
     supersedes: list[UUID] = field(default_factory=list)
     superseded_by: UUID | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """Result of `observe`."""
+    """Result of `observe`.
 
-    #: Messages stored for the first time by this call.
+    Attributes:
+        accepted: messages stored for the first time by this call.
+        pending: messages of the session that wait for formation.
+    """
+
     accepted: int
-    #: Messages of the session that wait for formation.
     pending: int

@@ -159,36 +159,52 @@ class RefinementState(RefinementInput, RefinementOutput, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Refinement:
-    """One session, running or ended: figures only."""
+    """One session, running or ended: figures only.
+
+    Attributes:
+        id: id of the refinement.
+        scope_key: the scope key.
+        started_at: its begin.
+        actor: actor that requested it.
+        ended: reason of the end; None if it runs, or waits to be resumed.
+        ended_at: its end; None if it runs, or waits to be resumed.
+        is_held: whether a run holds its lease.
+        steps: turns of the agent.
+        model_tokens: tokens of the model's calls.
+        target_tokens: target of the tokens of the context memories.
+        tokens_before: tokens of the context memories at the start.
+        tokens_after: tokens of the context memories at the end; None until then.
+        memories_before: number of context memories at the start.
+        memories_after: number of context memories at the end; None until then.
+        duplicates: number of duplicates that were removed at the start.
+        merged: number of memories that the agent merged.
+        updated: number of memories that the agent shortened.
+        deleted: number of memories that the agent deleted.
+        protected: number of memories that the agent protected.
+        removed: memories removed without keeping their content.
+        journal_id: journal memory of the outcome; None until the end, or if nothing changed.
+    """
 
     id: UUID
     scope_key: str
     started_at: datetime
-    #: Actor that requested it.
     actor: str
-    #: None if it runs, or waits to be resumed.
     ended: Ended | None
     ended_at: datetime | None
-    #: Whether a run holds its lease.
     is_held: bool
-    #: Turns of the agent.
     steps: int
-    #: Tokens of the model's calls.
     model_tokens: int
     target_tokens: int
     tokens_before: int
     tokens_after: int | None
     memories_before: int
     memories_after: int | None
-    #: Numbers of memories: duplicates removed at the beginning, then the edits of the agent.
     duplicates: int
     merged: int
     updated: int
     deleted: int
     protected: int
-    #: Memories removed without keeping their content.
     removed: int
-    #: Journal memory of the outcome; None until the end, or if nothing changed.
     journal_id: UUID | None
 
     def as_result(self) -> RefinementState:

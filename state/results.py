@@ -29,11 +29,16 @@ from mnemic.state.refinement import Ended, RefinementOutcome, RefinementOutput
 
 @dataclass(frozen=True, kw_only=True)
 class AnnouncedChange:
-    """A change of one memory that a recall announces to its session."""
+    """A change of one memory that a recall announces to its session.
 
-    #: The memory.
+    Attributes:
+        id: the memory.
+        revision: the revision of the change.
+        event: kind of the change, such as `ADD` or `SUPERSEDE`.
+        sign: sign of the change in the context: added, changed or removed.
+    """
+
     id: UUID
-    #: The revision of the change.
     revision: int
     event: ChangeEvent
     sign: Sign
@@ -47,23 +52,26 @@ _CHANGES: TypeAdapter[tuple[AnnouncedChange, ...]] = TypeAdapter(
 
 @dataclass(frozen=True, kw_only=True)
 class RecallResult:
-    """The memory context of one turn."""
+    """The memory context of one turn.
 
-    #: The text for `with_memory`.
+    Attributes:
+        context: the text for `with_memory`.
+        memories: search results in the context, best first.
+        searched: reason of the search; None without a search.
+        tokens: tokens of the whole context.
+        degraded: the missing part of this recall; None if it is complete.
+        revision: revision up to which changes are announced; pass it to `observe`. None without a session.
+        updates: changes since the session's last recall, oldest first.
+        over_budget: scope keys with context memories above their budget, for which a refinement is recommended.
+    """
+
     context: MemoryContext
-    #: Search results in the context, best first.
     memories: tuple[SearchResult, ...]
-    #: Reason of the search; None without a search.
     searched: SearchReason | None
-    #: Tokens of the whole context.
     tokens: int
-    #: The missing part of this recall; None if it is complete.
     degraded: Degraded | None
-    #: Revision up to which changes are announced; pass it to `observe`. None without a session.
     revision: int | None
-    #: Changes since the session's last recall, oldest first.
     updates: tuple[AnnouncedChange, ...]
-    #: Scope keys with context memories above their budget, for which a refinement is recommended.
     over_budget: tuple[str, ...]
 
     @classmethod
@@ -83,15 +91,21 @@ class RecallResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolidationResult:
-    """The result of a consolidation of one scope key."""
+    """The result of a consolidation of one scope key.
+
+    Attributes:
+        scope_key: the scope key.
+        outcome: `saved`, or the reason why no text was stored, such as `not_due`.
+        absorbed: number of absorbed reflections.
+        kept_share: share of names, numbers, dates and quoted words that the new text keeps; 1.0 without a new text.
+        problem: reason why the new text was refused; None if it was not.
+        spent: usage of its steps.
+    """
 
     scope_key: str
     outcome: Outcome
-    #: Number of absorbed reflections.
     absorbed: int = 0
-    #: Share of names, numbers, dates and quoted words that the new text keeps; 1.0 without a new text.
     kept_share: float = 1.0
-    #: Reason why the new text was refused; None if it was not.
     problem: RefusedText | None = None
     spent: tuple[RunUsage, ...] = ()
 
@@ -103,33 +117,37 @@ class ConsolidationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class FormationResult:
-    """The result of one run of formation."""
+    """The result of one run of formation.
 
-    #: Reason of the run; None if nothing was due, or if it has to wait.
+    Attributes:
+        reason: reason of the run; None if nothing was due, or if it has to wait.
+        waits: reason to wait; None without one.
+        formed: number of messages that were formed. This is no number of memories: see `stored`.
+        pending: number of messages of the session that still wait for formation.
+        quarantined: number of messages among them without a usable answer of the model; a retry takes them.
+        stored: number of stored memories by kind. It is empty if the messages held nothing to keep, or if `refused`,
+            `repeated` or `uncovered_messages` has the reason; the offline rules use few sentences.
+        superseded: number of facts that new ones closed.
+        repeated: number of new facts that were already stored.
+        checks: number of drafts that passed the rules at once, were trimmed, or were refused.
+        refused: number of refused drafts by the code of the reason, such as `first_person`.
+        uncovered_messages: number of formed messages that no memory covers; their words are kept.
+        spent: usage of the formation's own steps, without its consolidations.
+        consolidations: consolidations that followed.
+    """
+
     reason: FormationReason | None = None
-    #: Reason to wait; None without one.
     waits: Waits | None = None
-    #: Number of messages that were formed.
     formed: int
-    #: Number of messages of the session that still wait for formation.
     pending: int
-    #: Number of messages among them without a usable answer of the model; a retry takes them.
     quarantined: int
-    #: Number of stored memories by kind.
     stored: Mapping[str, int]
-    #: Number of facts that new ones closed.
     superseded: int
-    #: Number of new facts that were already stored.
     repeated: int
-    #: Number of texts that passed the validator at once, were trimmed, or were refused.
     checks: Mapping[str, int]
-    #: Number of refused drafts by reason.
     refused: Mapping[str, int]
-    #: Number of formed messages that no memory covers; their words are kept.
     uncovered_messages: int
-    #: Usage of the formation's own steps, without its consolidations.
     spent: tuple[RunUsage, ...]
-    #: Consolidations that followed.
     consolidations: tuple[ConsolidationResult, ...]
 
     @classmethod
@@ -141,33 +159,46 @@ class FormationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RefinementResult:
-    """The result of a refinement; of a dry run, the work that is due."""
+    """The result of a refinement; of a dry run, the work that is due.
 
-    #: The refinement; None if none was needed.
+    Attributes:
+        id: the refinement; None if none was needed.
+        scope_key: the scope key.
+        outcome: `ended`, `not_due` or `planned`; the last is the outcome of a dry run.
+        resumed: whether this call resumed a refinement that had been broken off.
+        ended: reason of the end; None if there was none.
+        tokens_before: tokens of the context memories at the start.
+        tokens_after: tokens of the context memories at the end; None without one.
+        target_tokens: target of these tokens; None if no refinement was needed.
+        memories_before: number of context memories at the start.
+        memories_after: number of context memories at the end; None without one.
+        duplicates: number of duplicates that were removed at the start.
+        merged: number of memories that the agent merged.
+        updated: number of memories that the agent shortened.
+        deleted: number of memories that the agent deleted.
+        protected: number of memories that the agent protected.
+        steps: turns of the agent.
+        journal_id: the memory that records the outcome; None without a change.
+        spent: usage of each turn of this run, without earlier runs that were broken off.
+    """
+
     id: UUID | None = None
     scope_key: str
     outcome: RefinementOutcome
-    #: Whether this call resumed a refinement that had been broken off.
     resumed: bool = False
-    #: Reason of the end.
     ended: Ended | None = None
-    #: Tokens of the context memories, and the target.
     tokens_before: int = 0
     tokens_after: int | None = None
     target_tokens: int | None = None
     memories_before: int = 0
     memories_after: int | None = None
-    #: Numbers of memories: duplicates removed at the start, then the changes of the agent.
     duplicates: int = 0
     merged: int = 0
     updated: int = 0
     deleted: int = 0
     protected: int = 0
-    #: Turns of the agent.
     steps: int = 0
-    #: The memory that records the outcome; None without a change.
     journal_id: UUID | None = None
-    #: Usage of each turn of this run, without earlier runs that were broken off.
     spent: tuple[RunUsage, ...] = ()
 
     @classmethod
@@ -182,22 +213,29 @@ class RefinementResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Forgotten:
-    """The result of a `forget`."""
+    """The result of a `forget`.
 
-    #: The memory.
+    Attributes:
+        id: the memory.
+        changed: whether this call soft-deleted it; False if it was not active.
+    """
+
     id: UUID
-    #: Whether this call soft-deleted it; False if it was not active.
     changed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """The protection of a memory after a `protect` or an `unprotect`."""
+    """The protection of a memory after a `protect` or an `unprotect`.
 
-    #: The memory.
+    Attributes:
+        id: the memory.
+        protected: whether it is protected now.
+        changed: whether this call changed it.
+    """
+
     id: UUID
     protected: bool
-    #: Whether this call changed it.
     changed: bool
 
 

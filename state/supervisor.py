@@ -114,16 +114,22 @@ class Consent(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadStatus:
-    """State of a thread, without its messages."""
+    """State of a thread, without its messages.
+
+    Attributes:
+        id: id of the thread.
+        checkpoint_id: the latest checkpoint.
+        step: -1 for the input of a thread that has just begun.
+        source: origin of the checkpoint: `input`, `loop`, `update`, `fork`.
+        next: the nodes that come next; empty for a thread that waits for its user.
+        created_at: time of its first checkpoint.
+        updated_at: time of its latest checkpoint.
+    """
 
     id: str
-    #: The latest checkpoint.
     checkpoint_id: str
-    #: -1 for the input of a thread that has just begun.
     step: int | None
-    #: Origin of the checkpoint: `input`, `loop`, `update`, `fork`.
     source: str | None
-    #: The nodes that come next; empty for a thread that waits for its user.
     next: list[str]
     created_at: datetime
     updated_at: datetime

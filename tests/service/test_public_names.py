@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pydoc import plain, render_doc
 from typing import Any, get_args, get_type_hints
 
@@ -99,3 +99,14 @@ def test_help_of_the_package_fits_on_a_page() -> None:
 
     assert "Mnemic.open()" in shown
     assert len(shown.splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_dataclass(getattr(mnemic, name))])
+def test_help_of_a_record_describes_each_field(name: str) -> None:
+    record: Any = getattr(mnemic, name)
+    described: set[str] = set()
+    for kind in record.__mro__:
+        _, _, attributes = (inspect.cleandoc(vars(kind).get("__doc__") or "")).partition("Attributes:\n")
+        described |= set(re.findall(r"^    (\w+): \S", attributes, re.MULTILINE))
+
+    assert {field.name for field in fields(record)} - described == set()
