@@ -3,8 +3,8 @@
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Outcome, Recorded
-from mnemic.memory.runtime.graph import as_route, hide_untracked, recorded, with_lease, with_resources
+from mnemic.memory.consolidation.steps import after_collect, after_write
+from mnemic.memory.runtime.graph import as_route, hide_untracked, with_lease, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
 from mnemic.nodes.consolidation import collect, save_consolidation, write_consolidation
@@ -19,12 +19,9 @@ def build_consolidation(
     builder = StateGraph(
         ConsolidationState, context_schema=Identity, input_schema=ConsolidationInput, output_schema=ConsolidationOutput
     )
-    collecting, writing, saving = (
-        Recorded("consolidation", event, _read_outcome) for event in ("collect", "write", "save")
-    )
-    builder.add_node("collect", with_resources(provide, recorded(collect, collecting)))
-    builder.add_node("write", with_lease(provide, recorded(write_consolidation, writing)))
-    builder.add_node("save", with_lease(provide, recorded(save_consolidation, saving)))
+    builder.add_node("collect", with_resources(provide, collect))
+    builder.add_node("write", with_lease(provide, write_consolidation))
+    builder.add_node("save", with_lease(provide, save_consolidation))
     builder.add_edge(START, "collect")
     builder.add_conditional_edges("collect", as_route(_after_collect), ["write", END])
     builder.add_conditional_edges("write", as_route(_after_write), ["save", END])
@@ -35,18 +32,11 @@ def build_consolidation(
 
 
 def _after_collect(state: ConsolidationState) -> str:
-    """Return the next node: the model's call, or the end if no consolidation is due."""
-    return "write" if "snapshot" in state else END
+    return after_collect(state) or END
 
 
 def _after_write(state: ConsolidationState) -> str:
-    """Return the next node: the save, or the end if the text was refused."""
-    return "save" if state["text"] else END
-
-
-def _read_outcome(update: ConsolidationState, outcome: Outcome) -> None:
-    if update.get("outcome", "saved") != "saved":
-        outcome.status = "skipped"
+    return after_write(state) or END
 
 
 graph = build_consolidation(ENVIRONMENT)

@@ -5,7 +5,6 @@ from functools import partial
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.graph import as_route, hide_untracked, recorded, with_lease, with_resources
 from mnemic.memory.runtime.resources import ENVIRONMENT, Provider
 from mnemic.memory.runtime.tracing import trace_without_contents
@@ -23,10 +22,10 @@ def build_refinement(
         RefinementState, context_schema=Identity, input_schema=RefinementInput, output_schema=RefinementOutput
     )
     turn, calls = partial(take_turn, make_tools=refinement_tools), partial(call_tools, make_tools=refinement_tools)
-    builder.add_node("open", with_resources(provide, recorded(open_refinement, Recorded("refinement", "open"))))
-    builder.add_node("agent", with_lease(provide, recorded(turn, Recorded("refinement", "agent"))))
-    builder.add_node("tools", with_lease(provide, recorded(calls, Recorded("refinement", "tools"))))
-    builder.add_node("close", with_lease(provide, recorded(close_refinement, Recorded("refinement", "close"))))
+    builder.add_node("open", with_resources(provide, recorded(open_refinement, "refinement", "open")))
+    builder.add_node("agent", with_lease(provide, recorded(turn, "refinement", "agent")))
+    builder.add_node("tools", with_lease(provide, recorded(calls, "refinement", "tools")))
+    builder.add_node("close", with_lease(provide, recorded(close_refinement, "refinement", "close")))
     builder.add_edge(START, "open")
     builder.add_conditional_edges("open", as_route(_after_open), ["agent", "close", END])
     builder.add_conditional_edges("agent", as_route(_after_turn), ["tools", "agent", "close"])

@@ -37,7 +37,7 @@ def build_supervisor(
     Args:
         provide: opens the resources of the nodes.
         recalls: the recall graph, whose steps are drawn in the node that calls them.
-        formation: the formation graph for the same resources.
+        formation: the formation graph, whose steps are drawn in the node that calls them.
         categories: named in the descriptions of the tools; None for descriptions without names.
         checkpointer: the store of its threads; None for that of the host or server, if it has one.
     """
@@ -55,7 +55,7 @@ def build_supervisor(
     builder.add_node("confirm", as_node(provide, confirm))
     # not under the name of its node, under which its messages would be streamed
     builder.add_node("tools", as_node(provide, partial(use_tools, node=ToolNode(tools, name="calls"))))
-    builder.add_node("observe", with_resources(provide, partial(observe, formation=formation)))
+    builder.add_node("observe", with_resources(provide, observe))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "agent")
     builder.add_conditional_edges("agent", as_route(_after_answer), ["confirm", "tools", "observe"])

@@ -2,8 +2,7 @@
 
 from langgraph.runtime import Runtime
 
-from mnemic.memory.consolidation import collecting, saving, writing
-from mnemic.memory.consolidation.saving import NewText
+from mnemic.memory.consolidation import steps
 from mnemic.memory.runtime.graph import holder_of
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
@@ -13,19 +12,18 @@ from mnemic.state.identity import Identity
 
 async def collect(state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]) -> ConsolidationState:
     """Read the texts of the scope key under a lease, if its consolidation is due."""
-    return await collecting.collect(resources, identity_of(runtime), state, holder_of(runtime))
+    return await steps.collect(resources, identity_of(runtime), state, holder_of(runtime))
 
 
 async def write_consolidation(
     state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]
 ) -> ConsolidationState:
     """Write the new text; a text that cannot be used is refused, and nothing changes."""
-    return await writing.write(resources, identity_of(runtime), state["lease"], state["snapshot"])
+    return await steps.write(resources, identity_of(runtime), state)
 
 
 async def save_consolidation(
     state: ConsolidationState, resources: Resources, runtime: Runtime[Identity]
 ) -> ConsolidationState:
     """Replace the text and absorb the reflections, if all texts are still as they were read."""
-    new = NewText(state["text"], state["kept_share"])
-    return await saving.save(resources, identity_of(runtime), state["lease"], state["snapshot"], new)
+    return await steps.save(resources, identity_of(runtime), state)

@@ -11,7 +11,6 @@ from langgraph.types import interrupt
 from mnemic.memory.explicit.consent import consent_questions
 from mnemic.memory.messages import supervisor
 from mnemic.memory.recall import steps
-from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import SUPERVISOR, Identity
@@ -60,12 +59,10 @@ async def use_tools(state: SupervisorState, runtime: Runtime[Identity], node: To
     return await supervisor.run_calls(node, state, wanted, declined)
 
 
-async def observe(
-    state: SupervisorState, resources: Resources, runtime: Runtime[Identity], formation: AnyGraph
-) -> SupervisorState:
+async def observe(state: SupervisorState, resources: Resources, runtime: Runtime[Identity]) -> SupervisorState:
     """Store the turn and start due formations."""
     runtime.stream_writer({"step": "observe"})
-    await supervisor.observe(resources, _identity(runtime), formation, state)
+    await supervisor.observe(resources, _identity(runtime), state)
     return {}
 
 

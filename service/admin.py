@@ -105,7 +105,7 @@ class Admin:
         Raises:
             InvalidInputError: if the identity has no session.
         """
-        form_later(self._resources, self._graphs.formation, identity)
+        form_later(self._resources, identity)
 
     @check_arguments
     async def consolidate(self, identity: AnyIdentity, scope_key: str, *, force: bool = False) -> ConsolidationResult:

@@ -1,6 +1,7 @@
 """The `Mnemic` object, which an application opens once and keeps."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -44,7 +45,7 @@ from mnemic.state.formation import (
     RememberRequest,
     UpdateRequest,
 )
-from mnemic.state.graphs import Lease, RecallInput, SearchMode
+from mnemic.state.graphs import FormationInput, Lease, RecallInput, SearchMode
 from mnemic.state.identity import AnyIdentity, HostId, Identity, Scope
 from mnemic.state.kinds import KINDS, ExplicitKind, Kind, SearchType
 from mnemic.state.query import METHOD_TOP_K, BudgetTokens, MemoryFilters, MemoryQuery
@@ -75,7 +76,7 @@ class Mnemic:
         #: The compiled graphs, for a graph of your own.
         self.graphs = Graphs(self._provide, resources.categories)
         #: Nodes for a host's own graph.
-        self.nodes = HostNodes(resources, self.graphs)
+        self.nodes = HostNodes(resources)
         #: Operations, their rollback, and past states.
         self.history = History(self._person, resources)
         #: Threads of LangGraph.
@@ -282,7 +283,9 @@ class Mnemic:
             InvalidInputError: if the identity has no session.
         """
         await self.resources.background.finish(formation_name(identity))
-        outputs = await form_pending(self.resources, self.graphs.formation, identity, force=force, retry=retry)
+        request: FormationInput = {"force": force, "retry": retry}
+        # on the loop of the resources, to which the clients of the models belong
+        outputs = await self._provide.run_async(partial(form_pending, self.resources, identity, request))
         return [FormationResult.from_output(output) for output in outputs]
 
     @check_arguments
@@ -502,7 +505,7 @@ class Mnemic:
         recall_options = RecallOptions(role=role, search=search, budget_tokens=budget_tokens)
         turn_options = TurnOptions(observe=observe, form=form, several_speakers=several_speakers)
         role_tools = self.tools(role) if tools else []
-        return MemoryMiddleware(self.resources, self.graphs, role_tools, recall_options, turn_options)
+        return MemoryMiddleware(self.resources, role_tools, recall_options, turn_options)
 
     @check_arguments
     def tools(self, role: str = "supervisor") -> list[BaseTool]:

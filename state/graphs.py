@@ -144,6 +144,8 @@ class FormationRun:
     #: Settings that the agent overrides.
     overrides: dict[str, Any]
     extraction: Extraction
+    #: Id of the run for the history; None if the host gave none.
+    run_id: str | None = None
     #: Reason of the run; None if nothing was due, or if it has to wait.
     reason: FormationReason | None = None
     #: Reason to wait; None without one.

@@ -15,10 +15,6 @@ class JobGraphs(Protocol):
     """Compiled graphs that jobs run."""
 
     @property
-    def formation(self) -> AnyGraph:
-        """Graph that forms the pending messages of a session."""
-
-    @property
     def consolidation(self) -> AnyGraph:
         """Graph that rewrites the consolidation of a scope key."""
 

@@ -1,34 +1,29 @@
 """Saving of a formation: all memories of a run, and its settled messages, in one operation."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, cast
+from typing import Final
 from uuid import UUID
 
 from mnemic.memory.formation.builder import added_counts, ids_of, most_important, without_dropped
 from mnemic.memory.formation.candidates import duplicates_of, speaker_keys
 from mnemic.memory.formation.intake import quota_scope_key
 from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_agents_embedder
-from mnemic.memory.runtime.graph import AnyGraph
-from mnemic.memory.runtime.identity import acting_for
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import with_shared_wording
 from mnemic.memory.runtime.transcript import submitters
 from mnemic.memory.text.shape import pieces, search_text
 from mnemic.models.embedders.vectors import Vector
-from mnemic.state.errors import ConcurrentChangeError, MnemicError
+from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Coverage, DuplicateDraft, ExactDuplicate
-from mnemic.state.graphs import ConsolidationOutput, FormationRun
+from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, ScopeSettings, Supersession
 from mnemic.state.settings import Settings
 from mnemic.storage import embeddings, inbox, leases, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
-
-_LOG = logging.getLogger("mnemic")
 
 #: Maximum characters of a shared fact with the sentences that it renews, since it is shown whole.
 _MAX_JOINED_CHARS: Final = 1200
@@ -78,7 +73,7 @@ class _Inserted:
         return any(memory.id == memory_id for memory in self.stored)
 
 
-async def save(resources: Resources, identity: Identity, run: FormationRun, run_id: str | None) -> FormationRun:
+async def save(resources: Resources, identity: Identity, run: FormationRun) -> FormationRun:
     """Store the memories of a run and settle its messages, all or nothing.
 
     One embedding batch comes before the transaction. Vectors that could not be made are filled in the background.
@@ -87,12 +82,11 @@ async def save(resources: Resources, identity: Identity, run: FormationRun, run_
         resources: the open database and models.
         identity: identity of the run.
         run: the run, with its drafts and decisions.
-        run_id: id of the run in LangGraph, for the history.
 
     Raises:
         ConcurrentChangeError: if another run has changed the messages or memories, or used up the day's writes.
     """
-    settings, keys = resources.settings.overridden(run.overrides), speaker_keys(run)
+    settings, keys, run_id = resources.settings.overridden(run.overrides), speaker_keys(run), run.run_id
     plan = await _plan(resources, identity, run, settings)
     indexed = await _index(resources, identity, run, plan)
 
@@ -400,27 +394,3 @@ async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Se
         if scope.is_active and (key in stale or unabsorbed[key] >= threshold):
             due.append(key)
     return due
-
-
-async def consolidate_due(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
-    """Consolidate a scope key after a formation, and return the result; an error leaves its reflections waiting.
-
-    After a success it runs again, since another formation may have found this run busy and left its reflections.
-    """
-    identity = acting_for(identity, key)
-    result = latest = await _consolidate(graph, identity, key)
-    while latest["outcome"] == "saved":
-        latest = await _consolidate(graph, identity, key)
-        if latest["outcome"] == "saved":
-            result = {**latest, "absorbed": result["absorbed"] + latest["absorbed"]}
-    return result
-
-
-async def _consolidate(graph: AnyGraph, identity: Identity, key: str) -> ConsolidationOutput:
-    try:
-        return cast(ConsolidationOutput, await graph.ainvoke({"scope_key": key}, context=identity))
-    except MnemicError as error:
-        text = "Could not consolidate %s of agent %s: %s. Its reflections wait for the next consolidation."
-        ids = {"agent_id": identity.agent_id, "scope_key": key}
-        _LOG.warning(text, key, identity.agent_id, error, extra=ids)
-        return {"scope_key": key, "outcome": "failed", "absorbed": 0, "kept_share": 1.0}

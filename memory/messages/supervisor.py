@@ -11,7 +11,6 @@ from langgraph.prebuilt import ToolNode
 from mnemic.memory.messages.incoming import require_storable
 from mnemic.memory.messages.turn import Recall, begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.memory.runtime.agent_settings import agent_settings
-from mnemic.memory.runtime.graph import AnyGraph
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import dialogue, split_contents, transcript
 from mnemic.memory.runtime.usage import track_usage
@@ -126,8 +125,8 @@ def _refusal(call: ToolCall) -> ToolMessage:
     return ToolMessage(DECLINED, tool_call_id=str(call["id"]), name=call["name"], status="error")
 
 
-async def observe(resources: Resources, identity: Identity, formation: AnyGraph, state: SupervisorState) -> None:
+async def observe(resources: Resources, identity: Identity, state: SupervisorState) -> None:
     """Store the turn and start due formations, without waiting for a model."""
     messages = dialogue(state["messages"])
     await observe_turn(resources, identity, messages, revision=state.get("memory_revision"))
-    form_later(resources, formation, identity)
+    form_later(resources, identity)

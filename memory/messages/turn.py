@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
-from uuid import uuid4
 
+from mnemic.memory.formation.steps import form
 from mnemic.memory.messages.incoming import HostMessage, Unstorable, last_question, to_messages
 from mnemic.memory.runtime.budget import require_tokens
-from mnemic.memory.runtime.graph import AnyGraph, formation_lease, run_leased
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.prompts.repair import refusal_summary
@@ -23,7 +22,7 @@ from mnemic.state.errors import (
     MissingIdentityError,
     MnemicError,
 )
-from mnemic.state.graphs import FormationOutput, RecallInput, RecallState, SearchMode
+from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallState, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
 from mnemic.state.supervisor import MemoryState
@@ -215,34 +214,22 @@ async def store_turn(
         _LOG.warning(text, len(refused), refused[0], extra=ids)
 
 
-async def run_formation(
-    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
-) -> FormationOutput:
-    """Run the formation graph once on a session, and again if another run was faster, up to `MAX_ATTEMPTS` times."""
+async def run_formation(resources: Resources, identity: Identity, request: FormationInput) -> FormationOutput:
+    """Form a session once, and again if another run was faster, up to `MAX_ATTEMPTS` times."""
     for _ in range(MAX_ATTEMPTS - 1):
         with suppress(ConcurrentChangeError):
-            return await _run_once(resources, graph, identity, force=force, retry=retry)
-    return await _run_once(resources, graph, identity, force=force, retry=retry)
+            return await form(resources, identity, request)
+    return await form(resources, identity, request)
 
 
-async def _run_once(
-    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
-) -> FormationOutput:
-    lease = formation_lease(identity, uuid4(), retry=retry)
-    run: FormationOutput = await run_leased(resources, graph, {"force": force, "retry": retry}, identity, lease)
-    return run
-
-
-async def form_pending(
-    resources: Resources, graph: AnyGraph, identity: Identity, *, force: bool, retry: bool
-) -> list[FormationOutput]:
+async def form_pending(resources: Resources, identity: Identity, request: FormationInput) -> list[FormationOutput]:
     """Run formations of a session until none is due, and return their outputs.
 
     The last run finds the messages of turns that ended in the meantime: their own formation would be this one.
     """
     runs: list[FormationOutput] = []
     while True:
-        run = await run_formation(resources, graph, identity, force=force, retry=retry)
+        run = await run_formation(resources, identity, request)
         if run["reason"] is not None or run["waits"] or run["quarantined"]:
             runs.append(run)
         if run["reason"] is None:
@@ -258,7 +245,7 @@ def formation_name(identity: Identity) -> tuple[str, ...]:
     return ("formation", identity.agent_id, session_of(identity), identity.user_id or "")
 
 
-def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> None:
+def form_later(resources: Resources, identity: Identity) -> None:
     """Begin the due formations of a session in the background; a failure is logged, and the messages stay pending.
 
     Raises:
@@ -269,7 +256,7 @@ def form_later(resources: Resources, graph: AnyGraph, identity: Identity) -> Non
     async def form_due() -> None:
         try:
             await require_tokens(resources, identity.agent_id)
-            runs = await form_pending(resources, graph, identity, force=False, retry=False)
+            runs = await form_pending(resources, identity, {})
         except BudgetSpentError:
             return  # the log has a warning; a job forms the session the next day
         except MnemicError as error:

@@ -2,12 +2,12 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from mnemic.state.errors import MnemicError
@@ -35,17 +35,6 @@ class Outcome:
     memory_id: UUID | None = None
     category: str | None = None
     sim: float | None = None
-
-
-class Recorded(NamedTuple):
-    """Names of the event that a node of a graph records."""
-
-    node: EventNode
-    op: str
-    #: Reads the node's update of the state into the outcome.
-    read: Callable[[Any, Outcome], None] | None = None
-    #: Whether events name user and session; without them more events are equal.
-    counts_person: bool = True
 
 
 @dataclass

@@ -14,7 +14,6 @@ from langgraph.pregel import Pregel
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
-from mnemic.memory.runtime.events import Recorded
 from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.state.errors import (
@@ -25,6 +24,7 @@ from mnemic.state.errors import (
     MnemicError,
     ModelOutputError,
 )
+from mnemic.state.events import EventNode
 from mnemic.state.graphs import ConsolidationState, FormationState, Lease
 from mnemic.state.identity import Identity, scope_key, to_identity
 from mnemic.state.kinds import LeasedWork
@@ -84,19 +84,12 @@ def hide_untracked(graph: Graph) -> Graph:
     return graph
 
 
-def recorded(act: Act[State], event: Recorded) -> Act[State]:
+def recorded(act: Act[State], node: EventNode, op: str) -> Act[State]:
     """Return the same body, which records an event with its duration at each run."""
 
     async def run(state: State, resources: Resources, runtime: Runtime[Identity]) -> State:
-        identity, events = identity_of(runtime), resources.events
-        try:
-            with events.timed(identity, event.node, event.op, counts_person=event.counts_person) as outcome:
-                update = await act(state, resources, runtime)
-                if event.read:
-                    event.read(update, outcome)
-                return update
-        finally:
-            resources.write_events()
+        with resources.recorded(identity_of(runtime), node, op):
+            return await act(state, resources, runtime)
 
     return run
 

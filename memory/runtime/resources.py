@@ -5,8 +5,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from mnemic.memory.runtime.background import Background, background
 from mnemic.memory.runtime.categories import Categories, load_categories
-from mnemic.memory.runtime.events import EventLog
+from mnemic.memory.runtime.events import EventLog, Outcome
 from mnemic.memory.runtime.identity import log_ids
 from mnemic.memory.runtime.requests import Phrase, load_requests
 from mnemic.models.chat import ChatModels
@@ -24,6 +24,7 @@ from mnemic.models.embedders import Embedder, make_embedder, make_previous_embed
 from mnemic.models.missing import warn_of_missing_models
 from mnemic.models.overrides import NO_OVERRIDES, ModelOverrides
 from mnemic.state.errors import BlockedLoopError, MnemicError
+from mnemic.state.events import EventNode
 from mnemic.state.identity import Identity
 from mnemic.state.records import SearchResult
 from mnemic.state.settings import Settings
@@ -181,6 +182,15 @@ class Resources:
         """Note the memories that a recall returned; if many uses are unwritten, write them in the background."""
         if self.uses.note(identity, [result.id for result in results if result.kind != "message"]):
             self.background.begin("uses", lambda: self.uses.write(self.database), log_ids(identity))
+
+    @contextmanager
+    def recorded(self, identity: Identity, node: EventNode, op: str) -> Iterator[Outcome]:
+        """Collect an event about the block, as `EventLog.timed`, and store the events if a batch has come together."""
+        try:
+            with self.events.timed(identity, node, op) as outcome:
+                yield outcome
+        finally:
+            self.write_events()
 
     def write_events(self) -> None:
         """Begin to store the collected events in the background, if a batch has come together."""

@@ -1,9 +1,10 @@
 """Traces of our graphs and tools without their contents: tracers record names, times and token counts."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import cache, partial
 from typing import Any, Generic, cast
+from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler, BaseCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage
@@ -22,7 +23,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import TracePolicy, omit_payload
 from langgraph.typing import ContextT, InputT, OutputT, StateT
 
-from mnemic.memory.runtime.resources import Provider
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.state.errors import MnemicError
 
 #: For spans that LangGraph or LangChain makes of a node or a middleware's hook.
@@ -107,6 +108,32 @@ async def private_callbacks_async(provide: Provider, *configs: RunnableConfig | 
         return None
     _omit_contents(callbacks)
     return callbacks
+
+
+@asynccontextmanager
+async def traced(resources: Resources, name: str, run_id: UUID) -> AsyncIterator[None]:
+    """Trace the block and the model calls inside it as a run, without contents unless the settings show them.
+
+    The callbacks of a host receive its start and its end, as those of a graph. Without callbacks nothing happens.
+    """
+    outer = var_child_runnable_config.get()
+    callbacks = get_async_callback_manager_for_config(merge_configs(outer))
+    if not callbacks.handlers:
+        yield
+        return
+    if not resources.settings.trace_contents:
+        _omit_contents(callbacks)
+    run = await callbacks.on_chain_start(None, {}, run_id=run_id, name=name)
+    token = var_child_runnable_config.set({**(outer or {}), "callbacks": run.get_child()})
+    try:
+        yield
+    except BaseException as error:
+        await run.on_chain_error(error)
+        raise
+    else:
+        await run.on_chain_end({})
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 async def _shows_contents(provide: Provider) -> bool:

@@ -21,7 +21,6 @@ from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
 from mnemic.prompts.recall.request import with_memory
-from mnemic.service.graphs import Graphs
 from mnemic.state.graphs import MemoryContext
 from mnemic.state.identity import Identity
 from mnemic.state.supervisor import MemoryState
@@ -63,7 +62,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
     def __init__(
         self,
         resources: Resources,
-        graphs: Graphs,
         tools: Sequence[BaseTool],
         recall: RecallOptions,
         turn: TurnOptions,
@@ -73,7 +71,6 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
         if not resources.settings.trace_contents:
             self.trace_policy = WITHOUT_CONTENTS
         self._resources = resources
-        self._graphs = graphs
         self._recall = recall
         self._turn = turn
         self._provide = Provider.of(resources)
@@ -145,7 +142,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
             self._resources, identity, messages, revision=revision, several_speakers=self._turn.several_speakers
         )
         if self._turn.form:
-            form_later(self._resources, self._graphs.formation, identity)
+            form_later(self._resources, identity)
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         identity = self._identity(runtime)

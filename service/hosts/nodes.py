@@ -15,7 +15,6 @@ from mnemic.memory.recall.steps import recall as run_recall
 from mnemic.memory.runtime.graph import as_node
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Provider, Resources
-from mnemic.service.graphs import Graphs
 from mnemic.state.checking import check_arguments, quoted
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.graphs import SearchMode
@@ -35,7 +34,6 @@ class HostNodes:
     """
 
     _resources: Resources
-    _graphs: Graphs
 
     @property
     def _provide(self) -> Provider:
@@ -107,7 +105,7 @@ class HostNodes:
         """Return a node that starts the formation of due messages, as `form_later` does. It waits for no model."""
 
         async def form(state: Any, runtime: Runtime[Any]) -> None:
-            form_later(self._resources, self._graphs.formation, identity_of(runtime))
+            form_later(self._resources, identity_of(runtime))
 
         return as_node(self._provide, form)
 

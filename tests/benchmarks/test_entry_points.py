@@ -34,7 +34,7 @@ HERE: dict[str, tuple[Callable[[], None], str, tuple[str, ...]]] = {
     "mutants": (mutants.main, "table", ("operator", "not run")),
     "pairs": (pairs.main, "--embedder hash --people 2 --wrong", ("false merges: 0 of 30", "missed of the duplicates")),
     "threads": (threads.main, "--repetitions 2", ("turn, async: CPU / plain", "load, p95 in ms")),
-    "trace": (trace.main, "", ("nodes/formation.py", "modules, offline")),
+    "trace": (trace.main, "", ("memory/formation/steps.py", "modules, offline")),
 }
 
 

@@ -151,21 +151,16 @@ async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
     return both
 
 
-@pytest.mark.parametrize("plainly", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])
 async def test_formation_consolidates_each_speaker_key_in_an_authenticated_run(
-    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, plainly: bool
+    memory: Mnemic, model: LoopbackModel
 ) -> None:
-    """The control acts by plain identities, which a request could make."""
-    if plainly:
-        acting = "mnemic.memory.formation.saving.acting_for"
-        monkeypatch.setattr(acting, lambda who, key: Identity(**acting_for(who, key).model_dump()))
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]
     for request in (request for request in model.chat_requests if schema_name(request) == CONSOLIDATION):
         assert str(request["messages"]).count("answers.") == 1  # the wish of whose text it is, and of nobody else
     outcomes = {item["scope_key"]: item["outcome"] for item in formed["consolidations"]}
-    assert outcomes == {"user:ana": "saved", "user:bo": "failed" if plainly else "saved"}
-    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 0 if plainly else 1]
+    assert outcomes == {"user:ana": "saved", "user:bo": "saved"}
+    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 1]
 
 
 @pytest.mark.parametrize("field", ["user", "author"])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import langsmith
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 from langgraph.checkpoint.memory import InMemorySaver
@@ -170,7 +171,7 @@ async def a_day(memory: Mnemic, model: LoopbackModel) -> None:
     assert VISIBLE in "".join(part.text for part in streamed)
     await own_graph(memory).ainvoke(said(QUESTION), context=FRIDAY)
     await memory.graphs.recall.ainvoke({"question": QUESTION, "search": "always"}, context=FRIDAY)
-    await memory.form(FRIDAY, force=True)
+    await memory.graphs.formation.ainvoke({"force": True}, context=FRIDAY)
     await refinements.refined(memory, model, KEPT, f"Ana calls {CANARY} her bees.", into=KEPT)
     await interrupted(memory, model)
     model.answer(FACTS, f"{CANARY} bees")
@@ -228,6 +229,26 @@ async def test_a_hosts_own_tracer_gets_the_contents_of_its_own_runs_alone(
     (tool,) = [run for node in agent_run.child_runs for run in node.child_runs]
     assert (recall.name, tool.name) == ("recall", "memory_query")
     assert (CANARY in str(recall), CANARY in str(tool), CANARY in str(agent_run.inputs)) == (shown, shown, True)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+async def test_a_formation_by_a_method_is_one_run_within_the_hosts_and_private(
+    clean_db: Clone, model: LoopbackModel, shown: bool
+) -> None:
+    tracer = HostTracer()
+    async with scripted_memory(clean_db, model, trace_contents=shown) as memory:
+
+        async def node(_: Any) -> None:
+            await remember(memory, model)
+
+        await RunnableLambda(node, name="host").ainvoke({}, {"callbacks": [tracer]})
+
+    (host_run,) = tracer.runs
+    formation, _ = host_run.child_runs  # the second one finds nothing due
+    assert (host_run.name, formation.name) == ("host", "formation")
+    assert [run.name for run in formation.child_runs] == ["ChatOpenAI", "ChatOpenAI"]
+    payloads = str([(run.inputs, run.outputs) for run in formation.child_runs])
+    assert (CANARY in payloads, "I keep bees" in payloads) == (shown, shown)
 
 
 @pytest.mark.thorough

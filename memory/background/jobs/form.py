@@ -40,7 +40,7 @@ async def run(work: Work, target: Target) -> bool:
     resources, identity = work.resources, session.identity
     is_due, is_empty = True, False
     while is_due and not is_empty:
-        formed = await run_formation(resources, work.graphs.formation, identity, force=False, retry=False)
+        formed = await run_formation(resources, identity, {})
         if formed["waits"]:
             return True
         is_due, is_empty = formed["reason"] is not None, formed["pending"] == 0

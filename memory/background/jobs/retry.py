@@ -10,7 +10,7 @@ async def run(work: Work, target: Target) -> None:
     """Form the messages that were set aside in the session."""
     session = await session_of_target(work, target)
     if session is not None:
-        await form_pending(work.resources, work.graphs.formation, session.identity, force=False, retry=True)
+        await form_pending(work.resources, session.identity, {"retry": True})
 
 
 # the daily token budget does not hold back a command
