@@ -171,6 +171,8 @@ class FormationRun:
     embedder: str | None = None
     #: Whether a fact of the batch is private.
     has_private: bool = False
+    #: Context memory of the identity's scope keys; None until the new facts were compared with stored ones.
+    context: Sequence[ScopeContext] | None = None
     #: Stored facts that a new fact may change, by the id of the new one; each pair needs a decision.
     candidates: Mapping[UUID, Sequence[SimilarFact]] = field(default_factory=dict)
     supersessions: Sequence[Supersession] = ()

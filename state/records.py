@@ -286,6 +286,14 @@ class ScopeSettings:
     word_limit: int | None = None
 
 
+class Unabsorbed(NamedTuple):
+    """Unabsorbed reflections of a scope key, and its settings of consolidations."""
+
+    count: int = 0
+    is_active: bool = True
+    threshold: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScopeContext:
     """The always-in-context part of one scope key."""

@@ -37,11 +37,6 @@ class AgentToMove(NamedTuple):
     entries: int
 
 
-async def are_due(tx: ScopedTransaction) -> bool:
-    """Return whether an entry of the visible scope keys may be embedded now."""
-    return bool(await tx.tuples(_SQL["are_due"], {}))
-
-
 async def claim(tx: ScopedTransaction, *, limit: int) -> list[PendingText]:
     """Return the texts that have waited longest for a vector, and let no other caller claim them for a while."""
     claimed = await tx.tuples(_SQL["claim"], {"most": limit})

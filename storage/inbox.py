@@ -1,10 +1,11 @@
 """Messages: observed, pending, formed, then kept as sources or emptied. The caller owns the transaction."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -12,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Inbox
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
 from mnemic.state.records import IndexedText, Message, Observed, attachment_id
 from mnemic.state.times import offset_minutes, plausible_times
@@ -140,7 +142,14 @@ async def quarantine(tx: ScopedTransaction, message_ids: Sequence[UUID]) -> None
     await tx.execute(_SQL["quarantine"], {"ids": sorted(message_ids)})
 
 
-async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message], *, read_revision: int) -> None:
+async def settle(
+    tx: ScopedTransaction,
+    op_id: UUID,
+    messages: Sequence[Message],
+    *,
+    read_revision: int,
+    forget_after: Mapping[UUID, timedelta] = MappingProxyType({}),
+) -> None:
     """Mark messages as formed by this operation.
 
     Args:
@@ -148,6 +157,7 @@ async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message]
         op_id: the operation.
         messages: as the run has read them.
         read_revision: revision of the agent's history before the run read anything.
+        forget_after: by message id, the time from now after which `forget_due` deletes its content.
 
     Raises:
         ConcurrentChangeError: if another run has formed one of them, its author has edited it, or a memory that this
@@ -158,19 +168,38 @@ async def settle(tx: ScopedTransaction, op_id: UUID, messages: Sequence[Message]
         contents[message.id] = message.content
     ids: list[UUID] = []
     digests: list[bytes] = []
+    times: list[timedelta | None] = []
     for message_id, content in sorted(contents.items()):
         ids.append(message_id)
         digests.append(sha256(content.encode()).digest())
-    values = {"op_id": op_id, "ids": ids, "digests": digests, "read_revision": read_revision}
+        times.append(forget_after.get(message_id))
+    values = {
+        "op_id": op_id,
+        "ids": ids,
+        "digests": digests,
+        "forget_after": times,
+        "read_revision": read_revision,
+    }
     if len(await tx.tuples(_SQL["settle"], values)) != len(ids):
         raise ConcurrentChangeError(
             "these messages were formed by another run or edited, or a memory was erased meanwhile; nothing was written"
         )
 
 
-async def schedule_forgetting(tx: ScopedTransaction, message_ids: Iterable[UUID], after: timedelta) -> None:
-    """Let `forget_due` empty messages after a time from now."""
-    await tx.execute(_SQL["schedule_forgetting"], {"ids": sorted(message_ids), "after": after})
+async def end_formation(tx: ScopedTransaction, session_id: str, lease: Lease) -> tuple[int, bool]:
+    """End the lease of a saved formation, and empty messages as `forget_due` does.
+
+    Args:
+        tx: of the session, within an operation, which holds the agent's head.
+        session_id: the session.
+        lease: lease of the formation.
+
+    Returns:
+        The number of pending messages of the session, and whether an entry of the visible scope keys may be embedded.
+    """
+    values = {**lease._asdict(), "session_id": session_id, "most": _PART}
+    ((_, pending, has_due_vectors),) = await tx.tuples(_SQL["end_formation"], values)
+    return int(pending), bool(has_due_vectors)
 
 
 async def forget_due(tx: ScopedTransaction) -> int:

@@ -21,6 +21,7 @@ from mnemic.state.records import (
     StaleMemory,
     Supersession,
     TurnWords,
+    Unabsorbed,
     WordCounts,
 )
 from mnemic.state.refinement import LedgerEntry
@@ -183,6 +184,7 @@ async def read_context(  # noqa: PLR0913 - kinds and limits of the context, and 
     max_facts: int = 0,
     as_drafted: bool = False,
     turn: TurnWords | None = None,
+    keys: Sequence[str] | None = None,
 ) -> ContextPart:
     """Return the memories that are always in context, and the agent's overrides.
 
@@ -193,12 +195,15 @@ async def read_context(  # noqa: PLR0913 - kinds and limits of the context, and 
         max_facts: maximum number of facts; the most important and newest are returned.
         as_drafted: return the texts that models wrote, as formation reads them, not those for readers.
         turn: words of a turn, to count the searchable entries with each.
+        keys: scope keys that are read; None: all that the transaction sees.
     """
+    keys = tx.scope_keys if keys is None else tuple(keys)
     values: dict[str, Any] = {
         "kinds": list(kinds),
         "always": list(fact_categories),
         "most": max_facts,
         "as_drafted": as_drafted,
+        "scope_keys": keys,
     }
     statement = _CONTEXT
     if turn:
@@ -209,7 +214,7 @@ async def read_context(  # noqa: PLR0913 - kinds and limits of the context, and 
     overrides: dict[str, Any] = {}
     counts: WordCounts | None = None
     by_key: dict[str, dict[str, list[Memory]]] = {}
-    for key in tx.scope_keys:
+    for key in keys:
         by_key[key] = defaultdict(list)
     for row in rows:
         overrides = row.pop("overrides")  # the same in every row; a row without a memory has it too
@@ -313,11 +318,11 @@ async def find_candidates(  # noqa: PLR0913 - the values of one statement
     return await tx.rows(SimilarFact, _CANDIDATES, values)
 
 
-async def count_unabsorbed(tx: ScopedTransaction) -> dict[str, int]:
-    """Return the number of unabsorbed reflections by scope key."""
-    counts = {}
-    for key, count in await tx.tuples(_SQL["count_unabsorbed"], {}):
-        counts[tx.host_session(key)] = count
+async def count_unabsorbed(tx: ScopedTransaction) -> dict[str, Unabsorbed]:
+    """Return the number of unabsorbed reflections by scope key, with the key's overrides of consolidations."""
+    counts: dict[str, Unabsorbed] = {}
+    for key, *values in await tx.tuples(_SQL["count_unabsorbed"], {}):
+        counts[tx.host_session(key)] = Unabsorbed(*values)
     return counts
 
 

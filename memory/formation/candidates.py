@@ -42,7 +42,8 @@ _WORDS_WEIGHT: Final = 1.5
 async def find_similar(resources: Resources, identity: Identity, run: FormationRun) -> FormationRun:
     """Drop exact duplicates, relate the other facts to their neighbours, and select candidates for a decision.
 
-    It takes one embedding batch and one query. Facts without a vector are compared by words and subject alone.
+    It takes one embedding batch, and one transaction that also reads the context memory for the next steps. Facts
+    without a vector are compared by words and subject alone.
     """
     resources = await with_agents_embedder(resources, identity)
     embedder, settings = resources.embedder, resources.settings
@@ -51,6 +52,7 @@ async def find_similar(resources: Resources, identity: Identity, run: FormationR
     limit = settings.candidates_per_fact
     async with resources.database.transaction(identity, also=speaker_keys(run)) as tx:
         stored = await memories.find_candidates(tx, run.facts, keys, vectors, model=embedder.name, limit=limit)
+        context = await memories.read_context(tx, as_drafted=True, keys=identity.scope_keys)
     # in a thread, since 25 facts, each compared with all before it, take 20 ms
     comparison = await in_thread(compare_facts, run.facts, vectors, stored, embedder.bands, settings)
     limits = SelectionLimits(embedder.bands.fallback, min_facts=limit, max_tokens=settings.decision_tokens)
@@ -61,6 +63,7 @@ async def find_similar(resources: Resources, identity: Identity, run: FormationR
         embedder=embedder.name,
         duplicates=[*run.duplicates, *comparison.duplicates],
         repeated=run.repeated + len(comparison.dropped),
+        context=context.scopes,
         candidates=select_candidates(comparison.facts, comparison.candidates, run.names, limits),
     )
 

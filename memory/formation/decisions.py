@@ -30,7 +30,6 @@ from mnemic.state.formation import DuplicateDraft, SimilarFact
 from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, is_shared
 from mnemic.state.records import Message, NewMemory, Supersession
-from mnemic.storage import memories
 
 #: A decision with a longer reason is ignored, as the output of a looping model.
 MAX_REASON_CHARS: Final = 400
@@ -44,7 +43,7 @@ async def decide(resources: Resources, identity: Identity, run: FormationRun) ->
     Raises:
         ModelError: if the model fails, or its answer is useless after a repair.
     """
-    step_input = await _input(resources, identity, run)
+    step_input = _input(resources, identity, run)
     answer, usage = await track_usage(resources, identity, run_step(DECIDE, step_input, resources.models))
     bands = resources.with_embedder(run.embedder).embedder.bands
     related, unrelated = without_unrelated(run.facts, run.candidates, answer.decisions, bands)
@@ -65,12 +64,10 @@ async def decide(resources: Resources, identity: Identity, run: FormationRun) ->
     )
 
 
-async def _input(resources: Resources, identity: Identity, run: FormationRun) -> DecideInput:
-    async with resources.database.transaction(identity) as tx:
-        parts = (await memories.read_context(tx, as_drafted=True)).scopes
+def _input(resources: Resources, identity: Identity, run: FormationRun) -> DecideInput:
     is_alone = set(speakers(run.batch)) <= {identity.user_id}
     max_tokens = resources.settings.decision_tokens
-    context = context_lines(parts, run.names, is_alone=is_alone, max_tokens=max_tokens)
+    context = context_lines(run.context or (), run.names, is_alone=is_alone, max_tokens=max_tokens)
     return decide_input(run.facts, run.candidates, run.names, context)
 
 

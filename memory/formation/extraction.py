@@ -86,7 +86,7 @@ async def _extract(
         step: the step.
         add: method that adds the answer to a builder.
     """
-    in_context = await _context_memory(resources, identity, step)
+    in_context = await _context_memory(resources, identity, run, step)
     step_input = _step_input(resources, identity, run, in_context)
     shown = "\n".join(message.text for message in step.messages(step_input))
     existing: list[Memory | NewMemory] = []
@@ -117,11 +117,13 @@ async def _extract(
 
 
 async def _context_memory(
-    resources: Resources, identity: Identity, step: Step[ExtractionInput, Answer]
+    resources: Resources, identity: Identity, run: FormationRun, step: Step[ExtractionInput, Answer]
 ) -> Sequence[ScopeContext]:
     """Return the context memory, which no new reflection repeats; a fact may repeat it."""
     if step.prompt is EXTRACT_FACTS.prompt:
         return ()
+    if run.context is not None:
+        return run.context
     async with resources.database.transaction(identity) as tx:
         return (await memories.read_context(tx, as_drafted=True)).scopes
 

@@ -11,6 +11,7 @@ from mnemic.memory.formation.builder import added_counts, ids_of, most_important
 from mnemic.memory.formation.candidates import duplicates_of, speaker_keys
 from mnemic.memory.formation.intake import quota_scope_key
 from mnemic.memory.runtime.embedding import embed_later, embed_to_store, with_agents_embedder
+from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.scoping import with_shared_wording
 from mnemic.memory.runtime.transcript import submitters
@@ -20,9 +21,9 @@ from mnemic.state.errors import ConcurrentChangeError
 from mnemic.state.formation import Coverage, DuplicateDraft, ExactDuplicate
 from mnemic.state.graphs import FormationRun
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
-from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, ScopeSettings, Supersession
+from mnemic.state.records import IndexedText, Memory, Message, NewMemory, Relation, Supersession, Unabsorbed
 from mnemic.state.settings import Settings
-from mnemic.storage import embeddings, inbox, leases, memories, scopes
+from mnemic.storage import inbox, memories, scopes
 from mnemic.storage.transaction import ScopedTransaction
 
 #: Maximum characters of a shared fact with the sentences that it renews, since it is shown whole.
@@ -92,22 +93,24 @@ async def save(resources: Resources, identity: Identity, run: FormationRun) -> F
 
     async def save_in(tx: ScopedTransaction) -> tuple[FormationRun, _Inserted, bool]:
         op_id = await tx.begin_operation("formation", run_id=run_id, meta=_submitters(run))
-        await inbox.settle(tx, op_id, run.batch, read_revision=run.read_revision)
+        forget_after = dict.fromkeys(plan.covered - ids_of(plan.kept), timedelta(days=settings.forget_after_days))
+        await inbox.settle(tx, op_id, run.batch, read_revision=run.read_revision, forget_after=forget_after)
         model = indexed.resources.embedder.name
         stored_ids = await memories.insert(tx, plan.memories, model=model, vectors=indexed.vectors, run_id=run_id)
         inserted = _Inserted.of(plan.memories, stored_ids)
         superseded = await _supersede(tx, run, plan, inserted)
         if run.max_writes is not None:
             await _count_turn(tx, quota_scope_key(run.batch, identity), len(inserted.stored), settings)
-        await _store_messages(tx, plan, indexed, settings)
+        if indexed.texts:
+            await inbox.index_messages(tx, model, indexed.texts)
         due = await due_scope_keys(tx, settings, resources.categories.personal)
-        await leases.finish(tx, run.lease)
-        saved = replace(_saved(run, plan, inserted), superseded=superseded, due=due)
-        return saved, inserted, await embeddings.are_due(tx)
+        pending, has_due_vectors = await inbox.end_formation(tx, session_of(identity), run.lease)
+        saved = replace(_saved(run, plan, inserted), superseded=superseded, due=due, pending=pending)
+        return saved, inserted, has_due_vectors
 
-    run, inserted, has_pending_vectors = await resources.database.write(identity, save_in, also=keys)
+    run, inserted, has_due_vectors = await resources.database.write(identity, save_in, also=keys)
     _note_events(resources, identity, run, inserted.stored)
-    if has_pending_vectors:
+    if has_due_vectors:
         embed_later(indexed.resources, identity, also=keys)
     return run
 
@@ -343,16 +346,6 @@ async def _count_turn(tx: ScopedTransaction, key: str | None, written: int, sett
         )
 
 
-async def _store_messages(tx: ScopedTransaction, plan: _Plan, indexed: _Indexed, settings: Settings) -> None:
-    """Index the kept messages, and erase the text of the covered ones later."""
-    if indexed.texts:
-        await inbox.index_messages(tx, indexed.resources.embedder.name, indexed.texts)
-    forgotten = plan.covered - ids_of(plan.kept)
-    if forgotten:
-        await inbox.schedule_forgetting(tx, forgotten, timedelta(days=settings.forget_after_days))
-    await inbox.forget_due(tx)
-
-
 def _saved(run: FormationRun, plan: _Plan, inserted: _Inserted) -> FormationRun:
     refused: Mapping[str, int] = run.refused
     if plan.over_limit:
@@ -384,13 +377,10 @@ async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Se
     stale: set[str] = set()
     for row in await memories.find_stale(tx, tx.scope_keys, personal):
         stale.add(row.scope_key)
-    if not unabsorbed and not stale:
-        return []
-    by_key = await scopes.scope_settings(tx)
     due: list[str] = []
     for key in sorted(unabsorbed.keys() | stale):
-        scope = by_key.get(key) or ScopeSettings(scope_key=key)
-        threshold = scope.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
-        if scope.is_active and (key in stale or unabsorbed[key] >= threshold):
+        waiting = unabsorbed.get(key, Unabsorbed())
+        threshold = waiting.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
+        if waiting.is_active and (key in stale or waiting.count >= threshold):
             due.append(key)
     return due

@@ -225,14 +225,15 @@ async def run_formation(resources: Resources, identity: Identity, request: Forma
 async def form_pending(resources: Resources, identity: Identity, request: FormationInput) -> list[FormationOutput]:
     """Run formations of a session until none is due, and return their outputs.
 
-    The last run finds the messages of turns that ended in the meantime: their own formation would be this one.
+    The last run finds the messages of turns that ended in the meantime: their own formation would be this one. A run
+    that saved and left no pending message is the last one, unless it has consolidated since.
     """
     runs: list[FormationOutput] = []
     while True:
         run = await run_formation(resources, identity, request)
         if run["reason"] is not None or run["waits"] or run["quarantined"]:
             runs.append(run)
-        if run["reason"] is None:
+        if run["reason"] is None or not (run["pending"] or run["consolidations"]):
             return runs
 
 

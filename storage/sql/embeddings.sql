@@ -1,11 +1,3 @@
--- are_due --
--- Return a row if an entry without a vector may be embedded now. Entries outside the search wait, except reflections,
--- which become searchable once they are absorbed.
-select 1 from entries
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = '' and (searchable or kind = 'reflection')
-   and (embed_after is null or embed_after <= clock_timestamp())
- limit 1;
-
 -- claim --
 -- Claim the entries that have waited longest. A claim ends after a minute, so a killed process blocks no text.
 with due as (

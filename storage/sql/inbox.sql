@@ -89,9 +89,10 @@ update messages set quarantined = true where agent_id = %(agent_id)s and id = an
 -- settle --
 -- Mark messages as formed if they are still pending and unchanged since the run read them. A second run finds fewer
 -- rows and saves nothing. The same holds if one of the scope keys had an erasure since the run began, because the model
--- may have read the erased text. Usually the head is unchanged, which is checked first.
-update messages m set formed_by = %(op_id)s
-  from unnest(%(ids)s::uuid[], %(digests)s::bytea[]) as r(id, digest)
+-- may have read the erased text. Usually the head is unchanged, which is checked first. The content of some messages is
+-- deleted after a time. Their remaining skeletons make a resent message harmless.
+update messages m set formed_by = %(op_id)s, forget_at = clock_timestamp() + r.forget_after
+  from unnest(%(ids)s::uuid[], %(digests)s::bytea[], %(forget_after)s::interval[]) as r(id, digest, forget_after)
  where m.agent_id = %(agent_id)s and m.id = r.id and m.formed_by is null
    and sha256(convert_to(m.content, 'UTF8')) = r.digest
    and ((select revision from heads where agent_id = %(agent_id)s) = %(read_revision)s
@@ -100,10 +101,20 @@ update messages m set formed_by = %(op_id)s
                           and event in ({erasure_events})))
 returning m.id;
 
--- schedule_forgetting --
--- Set the time at which the content of these messages is deleted. The remaining skeleton makes a resent message
--- harmless.
-update messages set forget_at = clock_timestamp() + %(after)s where agent_id = %(agent_id)s and id = any(%(ids)s);
+-- end_formation --
+-- End the lease of a formation, and delete the content of messages that are due. Return the number of waiting messages
+-- of the session, and whether an entry without a vector may be embedded now.
+with finished as (
+    delete from leases where agent_id = %(agent_id)s and scope_key = %(scope_key)s and work = %(work)s and holder = %(holder)s
+)
+select forget_messages(%(most)s),
+       (select count(*) from messages
+         where agent_id = %(agent_id)s and session_id = %(session_id)s and formed_by is null) as pending,
+       -- Entries outside the search wait, except reflections, which become searchable once they are absorbed.
+       exists (select from entries
+                where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and model = ''
+                  and (searchable or kind = 'reflection')
+                  and (embed_after is null or embed_after <= clock_timestamp())) as has_due_vectors;
 
 -- list_messages --
 -- Return messages of the visible scope keys that still have content, newest first, of one session or of all.

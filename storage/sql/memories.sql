@@ -343,11 +343,15 @@ select (n.place - 1)::integer as place, m.id, m.version, m.scope_key, m.subject,
  order by n.place, e.score desc, e.distance, m.id;
 
 -- count_unabsorbed --
--- Count the waiting reflections of each scope key, without protected ones.
-select scope_key, count(*) from memories
- where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
-   and not protected
- group by scope_key;
+-- Count the waiting reflections of each scope key, without protected ones, and return its overrides of consolidations.
+-- Scope keys with neither have no row.
+select scope_key, coalesce(w.waiting, 0) as waiting, coalesce(s.is_active, true) as is_active, s.threshold
+  from (select scope_key, count(*) as waiting from memories
+         where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'reflection'
+           and not protected
+         group by scope_key) as w
+  full join (select scope_key, is_active, threshold from scopes
+              where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s)) as s using (scope_key);
 
 -- count_uses --
 -- Add one use to each of these visible memories. Rows are locked in the order of ids, so that two transactions never

@@ -284,7 +284,6 @@ UNFENCED_CONSOLIDATION = {
 UNSETTLED_FORMATION = {
     "inbox.settle": "select id from messages where agent_id = %(agent_id)s and id = any(%(ids)s)",
     "inbox.index_messages": "select",
-    "inbox.schedule_forgetting": "select",
 }
 #: Takes the reflections in and leaves the text as it was.
 UNWRITTEN_CONSOLIDATION = {"memories.rewrite": "select id from memories where agent_id = %(agent_id)s and id = %(id)s"}

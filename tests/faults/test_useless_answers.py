@@ -11,9 +11,11 @@ from mnemic.prompts.formation.decide import DECIDE, Decision
 from mnemic.prompts.formation.extraction import EXTRACT_FACTS, EXTRACT_OBSERVATIONS, EXTRACT_REFLECTIONS
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import ModelOutputError
+from mnemic.state.graphs import Lease
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Extraction
 from mnemic.storage import inbox
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel
 from tests.support.matrix import few_first
 from tests.support.scripted import (
@@ -201,7 +203,13 @@ async def test_control_what_lets_words_go_at_once_is_found_out(
 ) -> None:
     """As if every message that a run has read might go."""
     every = "update messages set content = null where formed_by is not null"
-    monkeypatch.setattr(inbox, "forget_due", executing(every))
+    end_formation = inbox.end_formation
+
+    async def forget_and_end(tx: ScopedTransaction, session_id: str, lease: Lease) -> tuple[int, bool]:
+        await executing(every)(tx)
+        return await end_formation(tx, session_id, lease)
+
+    monkeypatch.setattr(inbox, "end_formation", forget_and_end)
     some = [answer for answer in of_kind("sequential") if answer.goes_on][:1]
     with pytest.raises(AssertionError, match="sequential 0"):
         await meet_all(clean_db, superuser, [("sequential", some)])

@@ -232,7 +232,6 @@ async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(
     database, vector = memory.resources.database, [1.0] * DIMENSIONS
     for other in (identity("jonas", session="s2"), identity("ana", agent="museum")):
         async with database.transaction(other) as tx:
-            assert not await embeddings.are_due(tx)
             assert await embeddings.claim(tx, limit=10) == []
 
     async with database.transaction(ANA) as tx:

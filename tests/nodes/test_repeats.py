@@ -296,6 +296,6 @@ async def test_an_erasure_takes_what_waits_with_the_memory(
 async def test_control_a_service_that_does_not_wait_is_found_out(
     strict: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worsen(monkeypatch, inbox, schedule_forgetting=("clock_timestamp() + %(after)s", "clock_timestamp()"))
+    worsen(monkeypatch, inbox, settle=("clock_timestamp() + r.forget_after", "clock_timestamp() + 0 * r.forget_after"))
     with pytest.raises(AssertionError):
         await test_the_days_pass_and_whoever_saves_next_takes_the_words(strict, model, superuser)

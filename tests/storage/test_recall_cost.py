@@ -83,21 +83,21 @@ async def test_a_memory_query_is_one_statement(memory: Mnemic, resources: Resour
     assert [len(read) for read in transactions(sent)] == [1]
 
 
-async def test_saving_a_formation_takes_a_look_up_and_one_operation(
-    memory: Mnemic, model: LoopbackModel, clean_db: Clone
-) -> None:
+async def test_a_conversation_takes_a_few_transactions(memory: Mnemic, model: LoopbackModel, clean_db: Clone) -> None:
     model.answer(FACTS, facts(fact("The harbour has two cranes."), fact("Bo repairs clocks.", 2)))
-    await memory.observe(ANA, turns("The harbour has two cranes.", "Bo repairs clocks.", "Well then.", "Good."))
     with recorded_statements(clean_db) as sent:
+        await memory.observe(ANA, turns("The harbour has two cranes.", "Bo repairs clocks.", "Well then.", "Good."))
         (run,) = await memory.form(ANA)
     assert run.stored == {"fact": 2}
     work = transactions(sent)
-    (look_up,) = [each for each in work if any("as similarity" in statement for statement in each)]
-    (operation,) = [each for each in work if any("begin_operation" in statement for statement in each)]
-    assert len(look_up) == 1
-    assert sum("insert into memories" in statement for statement in operation) == 1
-    assert len(operation) <= 10
-    assert len(work) <= 11  # with those of `decide`, which reads what is in context and counts its tokens
+    usage = [each for each in work if any("token_usage" in statement for statement in each)]
+    assert [len(each) for each in usage] == [1, 1, 1]  # of facts, decisions and reflections, each after its answer
+    observed, taken_up, compared, saved = [each for each in work if each not in usage]
+    assert len(observed) == 2
+    assert len(taken_up) == 5
+    assert ["as similarity" in statement for statement in compared] == [True, False]  # and the context memory
+    assert sum("insert into memories" in statement for statement in saved) == 1
+    assert len(saved) == 7  # no further transaction looks for pending messages
 
 
 async def test_recall_and_memory_query_write_nothing(

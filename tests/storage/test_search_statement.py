@@ -127,7 +127,8 @@ async def test_a_message_whose_content_is_gone_is_no_result(db: Database) -> Non
     said = message("the lighthouse burned")
     await keep(db, said, direction(0))
     async with db.transaction(ME) as tx:
-        await inbox.schedule_forgetting(tx, [said.id], timedelta(0))
+        op_id = await tx.begin_operation("formation")
+        await inbox.settle(tx, op_id, [said], read_revision=0, forget_after={said.id: timedelta(0)})
         await inbox.forget_due(tx)
     assert await ask(db, "lighthouse", direction(0)) == []
 

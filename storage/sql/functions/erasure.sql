@@ -606,6 +606,10 @@ declare
     agent text := current_setting('mnemic.agent_id');
     due   uuid[];
 begin
+    -- Usually nothing is due, which needs no lock.
+    if not exists (select from messages where agent_id = agent and forget_at <= clock_timestamp()) then
+        return 0;
+    end if;
     perform from heads where agent_id = agent for update;
     due := array(select id from messages where agent_id = agent and forget_at <= clock_timestamp() order by forget_at limit p_most);
     perform clear_messages(agent, due, null);
