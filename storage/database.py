@@ -62,10 +62,16 @@ _STORED_SESSION: LiteralString = "; select mnemic.stored_session(%(agent_id)s, %
 _STORED_KEYS: LiteralString = "set local mnemic.scope_keys = %(scope_keys)s"
 #: The settings of a transaction on threads, without a BEGIN: a pipeline is one transaction. They are one column, since
 #: the driver reads each column. The library's statements are planned once: their plans do not depend on the values.
-_THREADS: LiteralString = (
-    "select length(set_config('mnemic.threads', %s, true) || set_config('statement_timeout', {statement}, true)"
-    " || set_config('lock_timeout', {lock}, true) || set_config('idle_in_transaction_session_timeout', {idle}, true)"
+_PIPELINED: LiteralString = (
+    " || set_config('statement_timeout', {statement}, true) || set_config('lock_timeout', {lock}, true)"
+    " || set_config('idle_in_transaction_session_timeout', {idle}, true)"
     " || set_config('plan_cache_mode', 'force_generic_plan', true))"
+)
+_THREADS: LiteralString = "select length(set_config('mnemic.threads', %s, true)" + _PIPELINED
+#: The same for a transaction on an agent's rows.
+_AGENT: LiteralString = (
+    "select length(set_config('mnemic.agent_id', %s, true) || set_config('mnemic.scope_keys', %s, true)"
+    " || set_config('mnemic.categories', '', true) || set_config('timezone', 'UTC', true)" + _PIPELINED
 )
 _THREADS_SNAPSHOT: LiteralString = (
     "begin isolation level repeatable read;" + _LIMITS + " set local mnemic.threads = %(threads)s"
@@ -126,6 +132,7 @@ class Database:
         # the limits are part of the statement: as values they would slow a turn's checkpoints by a hundredth
         limits = self._limits(settings.statement_timeout_seconds)
         self._threads = SQL(_THREADS).format(**limits).as_string()
+        self._agent = SQL(_AGENT).format(**limits).as_string()
         #: The event loop of the connections.
         self.home = HomeLoop()
 
@@ -228,16 +235,43 @@ class Database:
         Raises:
             MnemicError: as `transaction` does.
         """
+        return await self._write(partial(self.transaction, identity, **scope), run)
+
+    async def write_agent_row(self, agent_id: str, run: Callable[[ScopedTransaction], Awaitable[None]]) -> None:
+        """Run a function as `write` does, on the agent's own rows, and with one round trip in all.
+
+        Args:
+            agent_id: the agent.
+            run: executes one statement and reads no rows; the statement runs as the transaction ends.
+
+        Raises:
+            MnemicError: as `transaction` does.
+        """
+        await self._write(partial(self._agent_transaction, Identity(agent_id=agent_id)), run)
+
+    async def _write(
+        self,
+        transaction: Callable[[], AbstractAsyncContextManager[ScopedTransaction]],
+        run: Callable[[ScopedTransaction], Awaitable[Result]],
+    ) -> Result:
         attempt = 0
         while True:
             try:
-                async with self.transaction(identity, **scope) as tx:
+                async with transaction() as tx:
                     return await run(tx)
             except MnemicError as error:
                 if error.sqlstate not in _RETRIED or attempt == RETRIES:
                     raise
             await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
             attempt += 1
+
+    @asynccontextmanager
+    async def _agent_transaction(self, identity: Identity) -> AsyncIterator[ScopedTransaction]:
+        limits = self._limits(self.settings.statement_timeout_seconds)
+        async with self._pipelined(self._agent, [identity.agent_id, array_text(identity.scope_keys)]) as cursor:
+            yield ScopedTransaction(
+                cursor.connection, identity, identity.scope_keys, None, limits["lock"], limits["head"]
+            )
 
     @asynccontextmanager
     async def thread_transaction(
@@ -257,10 +291,18 @@ class Database:
             async with self._open_transaction(statement_seconds, _THREADS_SNAPSHOT, threads=prefix) as (connection, _):
                 yield connection.cursor(binary=True, row_factory=dict_row)
             return
-        # a pipeline is one transaction, without round trips for BEGIN and COMMIT
-        async with self._connected(statement_seconds) as connection, connection.pipeline():
+        async with self._pipelined(self._threads, [prefix]) as cursor:
+            yield cursor
+
+    @asynccontextmanager
+    async def _pipelined(self, opening_sql: str, values: Sequence[str]) -> AsyncIterator[AsyncCursor[DictRow]]:
+        """Open a transaction as a pipeline, which needs no round trips for BEGIN and COMMIT."""
+        async with (
+            self._connected(self.settings.statement_timeout_seconds) as connection,
+            connection.pipeline(),
+        ):
             cursor = connection.cursor(binary=True, row_factory=dict_row)
-            await cursor.execute(self._threads, [prefix])
+            await cursor.execute(opening_sql, values)
             yield cursor
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ async def _record(resources: Resources, identity: Identity, spent: Usage | None)
         return
 
     try:
-        await resources.database.write(identity, partial(scopes.record_usage, usage=spent))
+        await resources.database.write_agent_row(identity.agent_id, partial(scopes.record_usage, usage=spent))
     except (DatabaseUnavailableError, ConcurrentChangeError) as error:
         text = "Could not record the tokens of step %s of agent %s: %s"
         _LOG.warning(text, spent.step, identity.agent_id, error, extra=log_ids(identity))

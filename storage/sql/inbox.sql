@@ -94,6 +94,7 @@ update messages set quarantined = true where agent_id = %(agent_id)s and id = an
 update messages m set formed_by = %(op_id)s, forget_at = clock_timestamp() + r.forget_after
   from unnest(%(ids)s::uuid[], %(digests)s::bytea[], %(forget_after)s::interval[]) as r(id, digest, forget_after)
  where m.agent_id = %(agent_id)s and m.id = r.id and m.formed_by is null
+   and m.id = any(%(ids)s) -- looks the rows up by their key: a plan made for a small table would read all of it
    and sha256(convert_to(m.content, 'UTF8')) = r.digest
    and ((select revision from heads where agent_id = %(agent_id)s) = %(read_revision)s
         or not exists (select from history

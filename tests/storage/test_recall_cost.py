@@ -46,10 +46,10 @@ async def memory(resources: Resources) -> Mnemic:
 
 
 def transactions(sent: list[str]) -> list[list[str]]:
-    """The statements of each transaction, without those that every one has: BEGIN with its scope, and COMMIT."""
+    """The statements of each transaction, without those that every one has: BEGIN or the scope, and COMMIT."""
     found: list[list[str]] = []
     for statement in sent:
-        if statement.startswith("begin; "):
+        if statement.startswith(("begin; ", "select length(set_config(")):
             found.append([])
         elif statement != "COMMIT":
             found[-1].append(statement)
