@@ -289,7 +289,7 @@ class ScopeSettings:
 class Unabsorbed(NamedTuple):
     """Unabsorbed reflections of a scope key, and its settings of consolidations."""
 
-    count: int = 0
+    waiting: int = 0
     is_active: bool = True
     threshold: int | None = None
 

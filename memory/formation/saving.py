@@ -379,8 +379,8 @@ async def due_scope_keys(tx: ScopedTransaction, settings: Settings, personal: Se
         stale.add(row.scope_key)
     due: list[str] = []
     for key in sorted(unabsorbed.keys() | stale):
-        waiting = unabsorbed.get(key, Unabsorbed())
-        threshold = waiting.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
-        if waiting.is_active and (key in stale or waiting.count >= threshold):
+        reflections = unabsorbed.get(key, Unabsorbed())
+        threshold = reflections.threshold or settings.of_scope(split_scope_key(key)[0], "threshold")
+        if reflections.is_active and (key in stale or reflections.waiting >= threshold):
             due.append(key)
     return due
