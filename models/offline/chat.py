@@ -99,7 +99,8 @@ class OfflineChat(BaseChatModel):
 
     def _first_answer(self, request: str, turn: int, *, has_notice: bool) -> AIMessage:
         """Return a search for a question or for a memory to forget, the memory to keep, or a plain answer."""
-        request = request if self.searched else _QUESTION_TAG.sub(".", request)
+        if self.searched in (None, "follow_up"):
+            request = _QUESTION_TAG.sub(".", request)
         query = order_rest("forget", request)
         kept = order_rest("keep", request)
         if self._is_asked(request):

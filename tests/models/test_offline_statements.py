@@ -364,6 +364,7 @@ def test_the_list_of_all_memories_has_no_question() -> None:
 
 def test_a_remark_with_a_question_tag_gets_a_short_answer() -> None:
     remark = HumanMessage("Nice weather today, isn't it?")
+    assert calls(answer(remark, searched="follow_up")) == []
     assert (calls(answer(remark)), len(answer(remark, AIMessage(NOTICE), remark).text) < 20) == ([], True)
     assert calls(answer(HumanMessage("Lea hates nuts, doesn't she?"), searched="known_word"))
 
