@@ -25,7 +25,7 @@ def warn_of_missing_models(settings: Settings) -> None:
     reported.set()
     _LOG.warning(
         "%s: not set, and there is no MNEMIC_API_KEY, so offline rules work in place of a model. They form facts from "
-        "few sentences; formed messages can be found all the same. Set the key or a model, or the value `offline` to keep "
-        "the rules",
+        "few sentences; formed messages can be found all the same. Set the key or a model, or the value `offline` to "
+        "keep the rules",
         ", ".join(missing),
     )
