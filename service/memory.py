@@ -1,17 +1,18 @@
 """The `Mnemic` object, which an application opens once and keeps."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
-from pydantic import SecretStr, SkipValidation
+from pydantic import SkipValidation
 
 from mnemic.memory.explicit.caller import TrustedCaller
 from mnemic.memory.explicit.correct import correct
 from mnemic.memory.explicit.forget import forget
 from mnemic.memory.explicit.remember import remember, remember_procedure
+from mnemic.memory.explicit.texts import checked_sentence
 from mnemic.memory.explicit.update import update
 from mnemic.memory.messages.incoming import HostMessage
 from mnemic.memory.messages.turn import RecallOptions, form_pending, formation_name, observe
@@ -21,8 +22,7 @@ from mnemic.memory.recall.steps import recall as run_recall
 from mnemic.memory.runtime.access import get_memory
 from mnemic.memory.runtime.graph import run_leased
 from mnemic.memory.runtime.principal import Principal
-from mnemic.memory.runtime.resources import Provider, Resources, open_resources
-from mnemic.models.overrides import split_overrides
+from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.prompts.explicit import refusals
 from mnemic.service.admin import Admin
 from mnemic.service.governance.history import History
@@ -31,10 +31,10 @@ from mnemic.service.graphs import Graphs
 from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
-from mnemic.service.opening import made_when_opened, opening
+from mnemic.service.memory_opening import open as open_memory
+from mnemic.service.opening import made_when_opened
 from mnemic.service.own_thread import in_own_thread, without_await
 from mnemic.service.usage import UsageReports
-from mnemic.service.worker import background_work
 from mnemic.state.checking import AnyId, Limit, Revision, Time, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.formation import (
@@ -56,8 +56,7 @@ from mnemic.state.settings import Settings
 from mnemic.tools.memory import make_tools
 
 if TYPE_CHECKING:  # only annotations need them
-    from langchain_core.embeddings import Embeddings
-    from langchain_core.language_models import BaseChatModel
+    pass
 
 
 class Mnemic:
@@ -65,27 +64,29 @@ class Mnemic:
 
     A program without an event loop uses `with Mnemic.open_sync() as memory:`, with the same methods without `await`.
     Every method takes the `Identity` of the run. It sees and writes that identity's scope keys and nothing else.
-    Namespaces hold the rest: `history`, `threads`, `privacy`, `admin`, `usage`, `graphs` and `nodes`.
+    Namespaces hold the rest.
+
+    Attributes:
+        history: operations, their rollback, and past states.
+        threads: threads of LangGraph.
+        privacy: sharing, export and erasure for the person concerned.
+        admin: settings of agents and scope keys, and the work on memories outside a conversation.
+        usage: tokens and counts over time.
+        graphs: the compiled graphs, for a graph of your own.
+        nodes: nodes for a host's own graph.
+        resources: settings, database and models; used by the server, the command line and the middleware.
     """
 
     @made_when_opened(Resources)
     def __init__(self, resources: Resources) -> None:
-        #: Settings, database and models; used by the server, the command line and the middleware.
         self.resources = resources
         self._provide = Provider.of(resources)
-        #: The compiled graphs, for a graph of your own.
         self.graphs = Graphs(self._provide, resources.categories)
-        #: Nodes for a host's own graph.
         self.nodes = HostNodes(resources)
-        #: Operations, their rollback, and past states.
         self.history = History(self._person, resources)
-        #: Threads of LangGraph.
         self.threads = Threads(resources)
-        #: Sharing, export and erasure for the person concerned.
         self.privacy = Privacy(resources, self._person)
-        #: Settings of agents and scope keys, and the work on memories outside a conversation.
         self.admin = Admin(resources, self.graphs)
-        #: Tokens and counts over time.
         self.usage = UsageReports(resources)
 
     def _person(self, identity: Identity) -> Principal:
@@ -96,60 +97,8 @@ class Mnemic:
         """The settings in force."""
         return self.resources.settings
 
-    @staticmethod
-    @opening
-    async def open(
-        *,
-        database_url: str | SecretStr | None = None,
-        fast_model: "str | BaseChatModel | None" = None,
-        slow_model: "str | BaseChatModel | None" = None,
-        agent_model: "str | BaseChatModel | None" = None,
-        embedder: "str | Embeddings | None" = None,
-        base_url: str | SecretStr | None = None,
-        api_key: str | SecretStr | None = None,
-        background: bool | None = None,
-        settings: Settings | None = None,
-    ) -> AsyncIterator["Mnemic"]:
-        """Open the database and the models until the block ends.
-
-        Each argument overrides the field of `settings` with its name; None leaves that field unchanged.
-
-        Args:
-            database_url: Postgres of the role `mnemic_app`; by default the embedded server.
-            fast_model: `provider:model`, or a chat model of LangChain's, for facts, decisions, observations, the
-                judgment of pairs, and insights.
-            slow_model: the same for reflections, consolidations, and the propagation of memories.
-            agent_model: the same for answers and refinements.
-            embedder: a name, or an `Embeddings` of LangChain's.
-            base_url: an OpenAI-compatible endpoint for models and embedder.
-            api_key: its key.
-            background: whether to do background work until the block ends.
-            settings: all other settings; None for those of the environment.
-
-        Raises:
-            ConfigurationError: if a setting does not fit.
-            MnemicError: if the database or the embedder is not available; the message has the remedy.
-        """
-        arguments = {
-            "database_url": database_url,
-            "fast_model": fast_model,
-            "slow_model": slow_model,
-            "agent_model": agent_model,
-            "embedder": embedder,
-            "base_url": base_url,
-            "api_key": api_key,
-            "background": background,
-        }
-        overrides, models = split_overrides(arguments)
-        async with open_resources(Settings.with_overrides(settings, overrides), models) as resources:
-            memory = Mnemic(resources)
-            if not resources.settings.background:
-                yield memory
-                return
-            async with background_work(resources, memory.graphs):
-                yield memory
-
-    open_sync = staticmethod(in_own_thread(open, without_await))  # noqa: A003 - the method above
+    open = staticmethod(open_memory)
+    open_sync = staticmethod(in_own_thread(open_memory, without_await))
 
     @check_arguments
     async def recall(
@@ -309,8 +258,8 @@ class Mnemic:
             identity: identity of the run; its role limits the categories.
             content: one complete sentence in the third person, of at most 30 words for a fact; the title of a
                 procedure.
-            category: one that the role reads and formation may choose from; not for a procedure, which is
-                `procedural`.
+            category: required for each kind but a procedure, which is `procedural`: one that the role reads and
+                formation may choose from, such as `profile`.
             kind: `core` is part of every prompt, `procedure` is found by requests for its category, any other is
                 found by a search.
             steps: the steps of a procedure, in their order.
@@ -335,6 +284,7 @@ class Mnemic:
         if steps:
             raise InvalidInputError('steps: only a memory of kind="procedure" has steps')
         if category is None:
+            checked_sentence(content, kind)  # its error comes first, as with a category
             raise InvalidInputError(refusals.no_category(self.resources.categories.writable(identity.role)))
         sharing = {"scope": scope, "private": private}
         request = {"content": content, "category": category, "kind": kind, "importance": importance, **sharing}

@@ -44,16 +44,27 @@ class _AsyncOpening(AbstractAsyncContextManager[Opened]):
 
 
 def opening(
-    function: Callable[Parameters, AsyncIterator[Opened]],
-) -> Callable[Parameters, AbstractAsyncContextManager[Opened]]:
-    """Return a function for `async with` from a generator, as `asynccontextmanager` does; `with` gets a clear error."""
-    make = asynccontextmanager(function)
+    owner: str,
+) -> Callable[[Callable[Parameters, AsyncIterator[Opened]]], Callable[Parameters, AbstractAsyncContextManager[Opened]]]:
+    """Make a generator a function for `async with`, as `asynccontextmanager` does; `with` gets a clear error.
 
-    @wraps(function)
-    def opened(*args: Parameters.args, **kwargs: Parameters.kwargs) -> AbstractAsyncContextManager[Opened]:
-        return _AsyncOpening(make(*args, **kwargs), function.__qualname__)
+    Args:
+        owner: name of the class that it opens.
+    """
 
-    return opened
+    def decorate(
+        function: Callable[Parameters, AsyncIterator[Opened]],
+    ) -> Callable[Parameters, AbstractAsyncContextManager[Opened]]:
+        make = asynccontextmanager(function)
+
+        @wraps(function)
+        def opened(*args: Parameters.args, **kwargs: Parameters.kwargs) -> AbstractAsyncContextManager[Opened]:
+            return _AsyncOpening(make(*args, **kwargs), owner)
+
+        opened.__qualname__ = f"{owner}.open"
+        return opened
+
+    return decorate
 
 
 def made_when_opened(

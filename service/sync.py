@@ -145,25 +145,27 @@ class SyncMnemic(_OnHomeLoop[Mnemic]):
     """Long-term memory for agents. Open one with `with Mnemic.open_sync() as memory:`.
 
     It has the methods and namespaces of `Mnemic`, without `await`; any number of threads may call them at once.
+
+    Attributes:
+        history: operations, their rollback, and past states.
+        threads: threads of LangGraph.
+        privacy: sharing, export and erasure for the person concerned.
+        admin: settings of agents and scope keys, and the work on memories outside a conversation.
+        usage: tokens and counts over time.
+        graphs: the compiled graphs, for a graph of your own.
+        nodes: nodes for a host's own graph.
     """
 
     @made_when_opened(Mnemic)
     def __init__(self, memory: Mnemic) -> None:
         home = memory.resources.database.home
         super().__init__(memory, home)
-        #: The compiled graphs, for a graph of your own.
         self.graphs = memory.graphs
-        #: Nodes for a host's own graph.
         self.nodes = memory.nodes
-        #: Operations, their rollback, and past states.
         self.history = SyncHistory(memory.history, home)
-        #: Threads of LangGraph.
         self.threads = SyncThreads(memory.threads, home)
-        #: Sharing, export and erasure for the person concerned.
         self.privacy = SyncPrivacy(memory.privacy, home)
-        #: Settings of agents and scope keys, and the work on memories outside a conversation.
         self.admin = SyncAdmin(memory.admin, home)
-        #: Tokens and counts over time.
         self.usage = SyncUsageReports(memory.usage, home)
 
     @property
@@ -199,13 +201,16 @@ class SyncBlindHistory(_OnHomeLoop[BlindHistory]):
 
 
 class SyncAdministration(_OnHomeLoop[Administration]):
-    """Governance of any agent of a database. Open one with `with Administration.open_sync() as administration:`."""
+    """Governance of any agent of a database. Open one with `with Administration.open_sync() as administration:`.
+
+    Attributes:
+        history: operations, their rollback, and past states.
+    """
 
     @made_when_opened(Administration)
     def __init__(self, administration: Administration) -> None:
         home = administration._database.home
         super().__init__(administration, home)
-        #: Operations, their rollback, and past states.
         self.history = SyncBlindHistory(administration.history, home)
 
     @property

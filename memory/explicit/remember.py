@@ -66,11 +66,11 @@ async def remember(resources: Resources, identity: Identity, request: RememberRe
         EmbeddingError: if a setting of the embedder is wrong; nothing was written.
     """
     allowlist = resources.categories.of_role(identity.role)
-    _require_writable(resources, identity, request)
-    _require_group(identity, request.scope, caller)
     text = single_line(request.content)
     if isinstance(caller, TrustedCaller):
         text = checked_sentence(text, request.kind)
+    _require_writable(resources, identity, request)
+    _require_group(identity, request.scope, caller)
     scope = request.scope
     if request.kind == "core" and isinstance(caller, ModelCaller):
         # a core memory of group or agent is in the prompts of other people, so no conversation may write one

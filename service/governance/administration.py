@@ -28,6 +28,9 @@ class Administration:
     """Governance of any agent of a database, as its role `mnemic_admin`, which has no right to any content.
 
     The identity of a method names the agent: `Identity(agent_id="guide")`. Results have ids, kinds, states and counts.
+
+    Attributes:
+        history: operations, their rollback, and past states.
     """
 
     @made_when_opened(Database)
@@ -35,14 +38,13 @@ class Administration:
         self._database = database
         self._settings = settings
         self._actor = actor
-        #: Operations, their rollback, and past states.
         self.history = BlindHistory(self._administrator)
 
     def _administrator(self, identity: Identity) -> Principal:
         return Principal.administrator(self._database, identity.agent_id, self._actor)
 
     @staticmethod
-    @opening
+    @opening("Administration")
     async def open(
         *,
         actor: str = "administrator",

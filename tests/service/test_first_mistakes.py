@@ -58,3 +58,11 @@ async def test_an_unknown_argument_names_the_nearest_one(memory: Any, wrong: str
     with pytest.raises(InvalidInputError, match=rf"^{wrong}: ") as refused:
         await memory.query(ANA, "tea", **{wrong: 3})
     assert hint in str(refused.value)
+
+
+async def test_an_error_of_the_content_comes_before_one_of_the_category(memory: Any) -> None:
+    for category in (None, "boats", "profile"):
+        with pytest.raises(InvalidInputError, match=r"^content"):
+            await memory.remember(ANA, "I like tea.", category=category)
+    with pytest.raises(InvalidInputError, match=r"^category: .*profile"):
+        await memory.remember(ANA, "Ana likes tea.")

@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 
 import mnemic
-from mnemic import Administration, Identity, MemoryFilters, Mnemic, Settings, SyncMnemic
+from mnemic import Administration, Identity, MemoryFilters, Mnemic, Settings, SyncAdministration, SyncMnemic
 from mnemic.service.admin import Admin
 from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
@@ -22,7 +22,7 @@ from mnemic.service.usage import UsageReports
 from tests.support.wheel import ROOT
 
 #: Annotations of `Mnemic.open` that only type checkers import.
-FOREIGN = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings}
+FOREIGN = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings, "Mnemic": Mnemic}
 NAMES = [name for name in dir(mnemic) if not name.startswith("__")]
 FACES = [Mnemic, SyncMnemic, Administration, Admin, History, BlindHistory, HostNodes, Privacy, Threads, UsageReports]
 
@@ -110,3 +110,12 @@ def test_help_of_a_record_describes_each_field(name: str) -> None:
         described |= set(re.findall(r"^    (\w+): \S", attributes, re.MULTILINE))
 
     assert {field.name for field in fields(record)} - described == set()
+
+
+@pytest.mark.parametrize("face", [Mnemic, SyncMnemic, Administration, SyncAdministration])
+def test_help_of_a_class_describes_its_namespaces(face: type) -> None:
+    spaces = set(re.findall(r"self\.([a-z]\w*) = ", inspect.getsource(face.__init__)))  # type: ignore[misc]
+    _, _, attributes = (inspect.getdoc(face) or "").partition("Attributes:\n")
+
+    assert spaces
+    assert spaces - set(re.findall(r"^    (\w+): \S", attributes, re.MULTILINE)) == set()
