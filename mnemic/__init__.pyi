@@ -9,11 +9,17 @@ from mnemic.service.hosts.middleware import MemoryMiddleware as MemoryMiddleware
 from mnemic.service.memory import Mnemic as Mnemic
 from mnemic.service.sync import SyncAdministration as SyncAdministration
 from mnemic.service.sync import SyncMnemic as SyncMnemic
+from mnemic.state.checking import AnyId as AnyId
+from mnemic.state.checking import Limit as Limit
+from mnemic.state.checking import Moment as Moment
+from mnemic.state.checking import Revision as Revision
+from mnemic.state.checking import Time as Time
 from mnemic.state.errors import MnemicError as MnemicError
 from mnemic.state.events import ContextSize as ContextSize
 from mnemic.state.events import Count as Count
 from mnemic.state.events import Stats as Stats
 from mnemic.state.formation import Corrected as Corrected
+from mnemic.state.formation import ExplicitScope as ExplicitScope
 from mnemic.state.formation import Remembered as Remembered
 from mnemic.state.formation import SimilarFact as SimilarFact
 from mnemic.state.governance import AuditProblem as AuditProblem
@@ -26,7 +32,9 @@ from mnemic.state.governance import Rollback as Rollback
 from mnemic.state.governance import StateChange as StateChange
 from mnemic.state.graphs import MemoryContext as MemoryContext
 from mnemic.state.graphs import SearchMode as SearchMode
+from mnemic.state.identity import AnyIdentity as AnyIdentity
 from mnemic.state.identity import Attribution as Attribution
+from mnemic.state.identity import HostId as HostId
 from mnemic.state.identity import Identity as Identity
 from mnemic.state.identity import Scope as Scope
 from mnemic.state.kinds import DailyUsage as DailyUsage
@@ -36,6 +44,7 @@ from mnemic.state.kinds import RunUsage as RunUsage
 from mnemic.state.kinds import SearchType as SearchType
 from mnemic.state.maintenance import MaintenanceRun as MaintenanceRun
 from mnemic.state.model_settings import ModelPrice as ModelPrice
+from mnemic.state.query import BudgetTokens as BudgetTokens
 from mnemic.state.query import Bullet as Bullet
 from mnemic.state.query import MemoryFilters as MemoryFilters
 from mnemic.state.query import Updates as Updates

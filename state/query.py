@@ -25,6 +25,7 @@ _MAX_ID_LENGTH: Final = 128
 Importance = Annotated[int, Field(ge=1, le=5, strict=True)]
 Id = Annotated[StrictStr, Field(min_length=1, max_length=_MAX_ID_LENGTH)]
 _Name = Annotated[StrictStr, Field(max_length=_MAX_ID_LENGTH)]
+#: Maximum tokens of the search results of a call.
 BudgetTokens = Annotated[int, Field(ge=1, le=MAX_BUDGET_TOKENS, strict=True)]
 
 

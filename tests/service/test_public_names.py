@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pydoc import plain, render_doc
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -19,10 +19,18 @@ from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.usage import UsageReports
+from mnemic.state import checking, identity, query
 from tests.support.wheel import ROOT
 
 #: Annotations of `Mnemic.open` that only type checkers import.
 FOREIGN = {"BaseChatModel": BaseChatModel, "Embeddings": Embeddings, "Mnemic": Mnemic}
+#: The names of annotated types, as editors show them in signatures.
+ALIASES = {
+    name: value
+    for module in (checking, identity, query)
+    for name, value in vars(module).items()
+    if get_origin(value) is Annotated
+}
 NAMES = [name for name in dir(mnemic) if not name.startswith("__")]
 FACES = [Mnemic, SyncMnemic, Administration, Admin, History, BlindHistory, HostNodes, Privacy, Threads, UsageReports]
 
@@ -98,7 +106,7 @@ def test_help_of_the_package_fits_on_a_page() -> None:
     shown = plain(render_doc(mnemic))
 
     assert "Mnemic.open()" in shown
-    assert len(shown.splitlines()) < 60
+    assert len(shown.splitlines()) < 70
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if is_dataclass(getattr(mnemic, name))])
@@ -119,3 +127,17 @@ def test_help_of_a_class_describes_its_namespaces(face: type) -> None:
 
     assert spaces
     assert spaces - set(re.findall(r"^    (\w+): \S", attributes, re.MULTILINE)) == set()
+
+
+def test_every_alias_in_a_signature_is_a_public_name() -> None:
+    named = {
+        word
+        for face in FACES
+        for method in methods(face)
+        for annotation in inspect.get_annotations(method).values()
+        for word in ALIASES
+        if annotation is ALIASES[word] or ALIASES[word] in get_args(annotation)
+    }
+
+    assert {"AnyIdentity", "AnyId"} <= named
+    assert named - set(NAMES) == set()
