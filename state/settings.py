@@ -332,6 +332,8 @@ class Settings(ModelSettings):
         Raises:
             ConfigurationError: if a setting may not be overridden, or a value does not fit.
         """
+        if not overrides:
+            return self
         allowed = {name for name, field in type(self).model_fields.items() if OWN in field.metadata}
         if unknown := sorted(overrides.keys() - allowed):
             names = ", ".join(map(field_name, unknown))

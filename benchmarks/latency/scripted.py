@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -28,12 +28,11 @@ class ScriptedModels(ChatModels):
     """The same model for every tier."""
 
     def __init__(self, settings: Settings, text: Callable[[], str]) -> None:
-        super().__init__(settings)
-        self._scripted = ScriptedChat(text=text)
-
-    def get(self, tier: Tier, *, shown: bool = False) -> BaseChatModel:
-        """Return the scripted model."""
-        return self._scripted
+        scripted = ScriptedChat(text=text)
+        models: dict[tuple[Tier, str], BaseChatModel] = {}
+        for tier in get_args(Tier):
+            models[tier, settings.model_for(tier)] = scripted
+        super().__init__(settings, models)
 
 
 class ScriptedChat(BaseChatModel):
