@@ -303,8 +303,10 @@ select a.settings as overrides,/*words*/
 -- Return for each new fact the similar active facts, with one index-only scan each. The part `more` adds facts with
 -- common words and facts about the same subject or user, in other words or another language.
 with /*more*/text_entry as materialized (
-    select item_id, scope_key, tsv from entries
-     where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and searchable and kind = 'fact'
+    -- Each scope key is looked up by the index: a plan made for a small table would read all of it.
+    select e.* from unnest(%(scope_keys)s::text[]) as k(scope_key) cross join lateral (
+           select item_id, scope_key, tsv from entries
+            where agent_id = %(agent_id)s and scope_key = k.scope_key and searchable and kind = 'fact' offset 0) as e
 ), active_fact as materialized (
     select id, scope_key, lower(subject) as subject, subject_user_id, category, importance, valid_from from memories
      where agent_id = %(agent_id)s and scope_key = any(%(scope_keys)s) and state = 'active' and kind = 'fact'

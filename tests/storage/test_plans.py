@@ -161,14 +161,16 @@ async def test_the_neighbours_of_new_facts_are_one_index_only_scan_each(database
     assert_neighbours(scan, loops=len(keys))
 
 
-async def test_candidates_of_new_facts_add_one_look_at_the_visible_entries(database: Database) -> None:
+async def test_candidates_of_new_facts_look_at_the_visible_entries_once(database: Database) -> None:
     facts = [replace(memory("The ferry has moved to the lighthouse."), subject="Ferry", subject_user_id="7")] * 3
     async with explaining(database) as tx:
         keys = [["user:7", "group:pier"], ["agent:harbor"], ["user:8"]]
         await memories.find_candidates(tx, facts, keys, [VECTOR] * len(keys), model=MODEL, limit=12)
-    by_meaning, by_words = sorted(tx.scans("entries"), key=lambda scan: -scan["Actual Loops"])
+    by_words, by_meaning = sorted(tx.scans("entries"), key=lambda scan: str(scan["Node Type"]) == "Index Only Scan")
+    assert (by_words["Node Type"], by_words["Actual Loops"]) == ("Index Scan", len(WHO.scope_keys))
     assert_neighbours(by_meaning, loops=len(keys))
-    assert_only_the_visible([by_words])
+    assert_only_the_visible([by_words], keys=1)
+    assert "scope_key = k.scope_key" in by_words["Index Cond"]
     known, *found = sorted(tx.scans("memories"), key=lambda scan: scan["Actual Loops"])
     assert (known["Actual Loops"], [scan["Index Name"] for scan in found]) == (1, ["memories_pkey"])
     assert "scope_key = ANY" in json.dumps([node.get("Index Cond") for node in tx.nodes])
