@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypedDict
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.runtime import Runtime
+from langgraph.graph import START, StateGraph
 
 from mnemic import Administration, Identity, Mnemic
 from mnemic.service.admin import Admin
@@ -23,6 +23,7 @@ from mnemic.state.formation import ProcedureRequest, RememberRequest
 from mnemic.state.kinds import KINDS
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import ScopeChanges
+from mnemic.state.supervisor import MemoryState
 from tests.support.agents import called, host
 from tests.support.threads import answering, at, said
 
@@ -159,12 +160,27 @@ async def _turn(memory: Mnemic, context: Any, *messages: Any) -> object:
     return await supervisor.ainvoke({"messages": list(messages)}, context=context)
 
 
+class _Turn(MemoryState):
+    messages: Any
+
+
+class _TurnInput(TypedDict):
+    messages: Any
+
+
+async def _run_node(node: Any, state: Any, context: Any) -> object:
+    builder = StateGraph(_Turn, input_schema=_TurnInput)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return await builder.compile().ainvoke(state, context=context)
+
+
 def _node(method: str, argument: str) -> Act:
     """A node made with one bad argument, run in a host's graph."""
 
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
         node = getattr(memory.nodes, method)(**{argument: value})
-        return await node({"messages": [_GOOD]}, Runtime(context=who))
+        return await _run_node(node, {"messages": [_GOOD]}, who)
 
     return act
 
@@ -173,10 +189,10 @@ def _node_with(method: str, state: Callable[[Any], Any] | None = None) -> Act:
     """A node in a graph with a bad value in its state; without a state the value is the graph's context."""
 
     async def act(memory: Mnemic, who: Identity, value: Any) -> object:
-        context = who if state else value
-        return await getattr(memory.nodes, method)()(
-            state(value) if state else {"messages": []}, Runtime(context=context)
-        )
+        node = getattr(memory.nodes, method)()
+        if state:
+            return await _run_node(node, state(value), who)
+        return await _run_node(node, {"messages": []}, value)
 
     return act
 

@@ -268,7 +268,12 @@ async def test_no_administrators_method_lets_the_drivers_error_out(fresh_db: Clo
     ) as administration:
         with fresh_db.as_superuser() as superuser:
             superuser.execute("revoke usage on schema mnemic from mnemic_admin")
-        methods = {name for name in dir(Administration) if not name.startswith("_")} - {"open", "purges", "history"}
+        methods = {name for name in dir(Administration) if not name.startswith("_")} - {
+            "open",
+            "open_sync",
+            "purges",
+            "history",
+        }
         methods |= {f"history.{name}" for name in dir(BlindHistory) if not name.startswith("_")}
         assert methods == ADMINISTRATION_CALLS.keys()
         for name, call in ADMINISTRATION_CALLS.items():
