@@ -128,11 +128,9 @@ class ChatModels:
                 require_provider(_setting(tier), name)
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
-        """Return the model of a tier with usage, endpoint and deadline of this call; make it off the event loop."""
+        """Return the model of a tier off the event loop, with usage, endpoint and deadline of this call."""
         name = self.settings.model_for(tier)
-        model = self._made.get((tier, name, shown))
-        if model is None and name != OFFLINE:
-            model = await in_thread(self.get, tier, shown=shown)
+        model = await in_thread(self.get, tier, shown=shown)
         spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
