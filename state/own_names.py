@@ -1,14 +1,16 @@
 """Pydantic models whose `help()` and `dir()` show fields and methods of Mnemic, without those of Pydantic."""
 
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, dataclass_transform, get_type_hints
 
+from pydantic import Field, PrivateAttr
 from pydantic._internal._model_construction import ModelMetaclass
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))  # checkers read it here alone
 class OwnNames(ModelMetaclass):
     """Metaclass of the models that users create."""
 

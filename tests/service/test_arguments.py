@@ -47,10 +47,10 @@ async def test_roles_of_other_frameworks_are_read(memory: Mnemic) -> None:
     messages = [
         HumanMessage("One."),
         {"role": "model", "content": "Two."},
-        FunctionMessage("Three.", name="look_up"),
+        FunctionMessage(content="Three.", name="look_up"),
         {"role": "function", "content": "Four."},
-        ChatMessage("Five.", role="assistant"),
-        ChatMessage("Six.", role="narrator"),
+        ChatMessage(content="Five.", role="assistant"),
+        ChatMessage(content="Six.", role="narrator"),
         {"role": "other", "content": "Seven."},
     ]
     assert await roles(memory, *messages) == ["user", "assistant", "tool", "tool", "assistant", "other", "other"]

@@ -289,7 +289,7 @@ async def test_two_users_of_one_agent_hear_their_own_memories(memory: Mnemic, mo
 
 @pytest.mark.thorough
 async def test_control_an_identity_that_sticks_is_seen(memory: Mnemic, model: LoopbackModel) -> None:
-    sticky = Sticky(memory.resources, memory.graphs, memory.tools(), RecallOptions(), TurnOptions(observe=False))
+    sticky = Sticky(memory.resources, memory.tools(), RecallOptions(), TurnOptions(observe=False))
     found = await heard(memory, model, sticky)
     assert found["ana"] == found["ben"] != set()
 

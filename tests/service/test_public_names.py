@@ -20,6 +20,7 @@ from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.usage import UsageReports
 from mnemic.state import checking, identity, query
+from mnemic.state.errors import InvalidInputError
 from tests.support.wheel import ROOT
 
 #: Annotations of `Mnemic.open` that only type checkers import.
@@ -100,6 +101,14 @@ def test_help_has_no_internals_of_pydantic(name: str) -> None:
 )
 def test_help_shows_the_fields_of_a_model_as_arguments(model: type, beginning: str) -> None:
     assert str(inspect.signature(model)).startswith(beginning)
+
+
+def test_an_unknown_field_is_an_error_for_type_checkers_too() -> None:
+    # without an error of the checker its comment is unused, which fails `make check`
+    with pytest.raises(InvalidInputError, match="agent_id"):
+        Identity(agnt="guide")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="importance_min"):
+        MemoryFilters(importance=3)  # type: ignore[call-arg]
 
 
 def test_help_of_the_package_fits_on_a_page() -> None:

@@ -177,6 +177,7 @@ def test_an_interrupt_ends_the_call_and_its_work(clean_db: Clone) -> None:
 async def test_an_administrator_has_it_too(clean_db: Clone) -> None:
     async with Mnemic.open(database_url=clean_db.service_dsn, embedder="hash") as memory:
         stored = await memory.remember(ANA, MOORING, category="profile")
+    assert stored.id
     settings = Settings(admin_url=clean_db.administrator_dsn)
     with Administration.open_sync(settings=settings) as administration:
         assert administration.protect(ANA, stored.id).changed

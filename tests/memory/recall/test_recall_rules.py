@@ -360,7 +360,8 @@ def test_a_name_or_telling_word_that_the_memory_knows_is_a_reason(
 )
 def test_few_words_are_looked_up(message: str, previous: str, words: set[str] | None) -> None:
     turn = words_to_count(message, previous, REQUESTS)
-    assert words is None if turn is None else words <= {*turn.content}
+    assert (turn is None) == (words is None)
+    assert turn is None or words is None or words <= {*turn.content}
     assert turn is None or "boiler" in turn.content or not previous or len(message) > 40
 
 
