@@ -25,7 +25,7 @@ def of_examples() -> Counter[str]:
 
 
 def _reasons(messages: Iterable[str]) -> Counter[str]:
-    """With an empty standing memory, which knows no name: the most that names can ask for."""
+    """Count the reasons without a memory, so that no word is known."""
     requests = load_requests()
     return Counter(search_reason(message, requests=requests) or "none" for message in messages)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
-from mnemic.memory.recall.turn_words import QUESTION_WORDS, has_unknown_word, is_known, look_up, read_words
+from mnemic.memory.recall.turn_words import POSSESSIVES, QUESTION_WORDS, has_unknown_word, is_known, look_up, read_words
 from mnemic.memory.runtime.requests import Phrase, Run
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
 from mnemic.memory.text.words import pattern, word_set
@@ -35,7 +35,6 @@ _ADVICE = word_set(
 )
 #: `When should I renew my passport?` needs a fact; `where should I go?` and `what should I give my mother?` do not.
 _FACT_WORDS = word_set("when where who whose")
-_POSSESSIVES = word_set("my our mine ours")
 #: Maximum number of words between the question word and the past indicator: "which of the two restaurants was".
 _MAX_BETWEEN: Final = 4
 
@@ -102,14 +101,14 @@ def _may_lean(message: str) -> bool:
 
 
 def _leans(message: str, counts: WordCounts | None) -> bool:
-    """Return whether a message is short, and begins as an addition or has no content, such as `what about her?`."""
+    """Return whether a message is short, and begins as an addition or is a question without content words."""
     if not _may_lean(message):
         return False
     if _begins_as_addition(folded(message)):
         return True
     for word in read_words(message):
         is_function = word.is_function or (counts is not None and counts.by_word.get(word.text) == -1)
-        if not is_function and not word.is_common:
+        if not is_function:
             return False
     return True
 
@@ -200,5 +199,5 @@ def _is_about_own(question: Sequence[str]) -> bool:
     """Return whether a question is about the user's own affairs, and does not request advice."""
     if not _ABOUT_OWN().match(" ".join(question)):
         return False
-    has_fact = not _FACT_WORDS.isdisjoint(question) and not _POSSESSIVES.isdisjoint(question)
+    has_fact = not _FACT_WORDS.isdisjoint(question) and not POSSESSIVES.isdisjoint(question)
     return has_fact or _ADVICE.isdisjoint(question)

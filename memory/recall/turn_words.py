@@ -2,7 +2,7 @@
 
 import re
 from itertools import zip_longest
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from mnemic.memory.text.details import DATE_WORDS
 from mnemic.memory.text.questions import folded, is_question, spoken_sentences
@@ -24,9 +24,9 @@ _SHORT: Final = 7
 _MIN_LETTERS: Final = 3
 _MIN_LETTERS_OF_NAME: Final = 2
 _APOSTROPHE = re.compile("['’]")
-_ARTICLES = word_set("the this that these those")
-_OWNERS = word_set("my our his her its their")
-_FIRST_PERSON = word_set("i i'm i've i'd i'll we we're we've we'd we'll my mine our ours")
+POSSESSIVES = word_set("my our mine ours")
+_FIRST_PERSON = POSSESSIVES | {"i", "we"}
+_DETERMINERS = POSSESSIVES | word_set("the this that these those his her its their")
 
 
 class TurnWord(NamedTuple):
@@ -37,7 +37,7 @@ class TurnWord(NamedTuple):
     is_function: bool
     #: Whether it is a common English word and not capitalised within a sentence.
     is_common: bool
-    #: Whether it refers to a known thing: `the car`, `my old car`, `Ana's car`, but not `the price of gold`.
+    #: Whether it refers to a known thing: `the car`, `my car`, `Ana's car`, but not `the price of gold`.
     is_definite: bool
 
     @property
@@ -48,23 +48,6 @@ class TurnWord(NamedTuple):
         if self.is_definite:
             return _DEFINITE_WEIGHT
         return _COMMON_WEIGHT
-
-
-class _Before(NamedTuple):
-    """Determiners before a word of a noun phrase."""
-
-    has_article: bool = False
-    #: A possessive, which may have one word between: `my old car`.
-    has_owner: bool = False
-    is_adjacent: bool = False
-
-    def followed_by(self, word: str) -> Self:
-        """Return the determiners before the next word."""
-        text = word.casefold()
-        if text in _OWNERS or bare(text) != text:
-            return type(self)(has_owner=True, is_adjacent=True)
-        has_owner = self.has_owner and self.is_adjacent and text not in FUNCTION_WORDS
-        return type(self)(has_article=text in _ARTICLES, has_owner=has_owner)
 
 
 def read_words(text: str) -> list[TurnWord]:
@@ -78,7 +61,7 @@ def read_words(text: str) -> list[TurnWord]:
 def _is_own_request(sentence: str) -> bool:
     """Return whether a question or a request has an `I` or `my`: its things are the user's own."""
     spoken = folded(sentence)
-    if _FIRST_PERSON.isdisjoint(spoken):
+    if not any(word.partition("'")[0] in _FIRST_PERSON for word in spoken):
         return False
     return is_question(sentence) or spoken[0] in QUESTION_WORDS or spoken[0] not in FUNCTION_WORDS
 
@@ -86,18 +69,18 @@ def _is_own_request(sentence: str) -> bool:
 def _words_of_sentence(sentence: str, *, is_own: bool) -> list[TurnWord]:
     in_order: list[TurnWord] = []
     spoken = words(sentence)
-    before = _Before()
+    has_determiner = False
     for word, following in zip_longest(spoken, spoken[1:]):
         is_described = following is not None and following.text == "of"
         is_name = word.text[0].isupper() and not word.initial
-        is_definite = is_own or before.has_owner or (before.has_article and not is_described)
+        is_definite = is_own or (has_determiner and not is_described)
         for part in _APOSTROPHE.split(bare(word.text)):
             text = part.casefold()
             min_letters = _MIN_LETTERS_OF_NAME if is_name else _MIN_LETTERS
             is_function = text in FUNCTION_WORDS or len(text) < min_letters
             is_common = text in DATE_WORDS or (not is_name and is_common_word(text))
             in_order.append(TurnWord(text, is_function, is_common, is_definite))
-        before = before.followed_by(word.text)
+        has_determiner = word.text.casefold() in _DETERMINERS or bare(word.text) != word.text
     return in_order
 
 

@@ -324,6 +324,7 @@ LONG = (
         ("who fixed the boiler", None, None),
         ("Is the car ready?", counts("car"), "known_word"),
         ("Wash my old car", counts("car"), "known_word"),
+        ("Their car broke down.", counts("car"), "known_word"),
         ("Are cars expensive?", counts("cars"), None),
         ("How does a car engine work?", counts("car"), None),
         ("What is the price of bread?", counts("price"), None),
@@ -375,6 +376,8 @@ def test_few_words_are_looked_up(message: str, previous: str, words: set[str] | 
         ("and the dog?", "Why is the sky blue?", None),
         ("How many planets have rings?", "What does Lua eat?", None),
         ("Thanks a lot.", "What does Lua eat?", None),
+        ("Who is she?", "What does Lua eat?", "follow_up"),
+        ("Nice weather today, isn't it?", "What does Lua eat?", None),
     ],
 )
 def test_a_short_turn_without_content_leans_on_the_one_before(question: str, previous: str, reason: str | None) -> None:
