@@ -98,10 +98,8 @@ def _to_time(value: object) -> object:
     """Return the time of a message, with its offset if it has one; text is read as ISO 8601."""
     time = value
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             time = datetime.fromisoformat(str.__str__(value))  # not by the methods of a subclass
-        except ValueError:
-            raise ValueError("must be ISO 8601, such as 2026-03-02T09:14:00Z") from None
     if time is None:
         return None
     if not isinstance(time, datetime):
@@ -159,10 +157,7 @@ class IncomingMessage(BaseModel):
         Raises:
             InvalidInputError: if it is no message, or a field of it cannot be used.
         """
-        if isinstance(item, BaseMessage):
-            fields: object = _langchain_fields(item)
-        else:
-            fields = item
+        fields: object = _langchain_fields(item) if isinstance(item, BaseMessage) else item
         if not isinstance(fields, Mapping):
             raise InvalidInputError("a message is a LangChain message or a mapping with role and content")
         fields = validate(dict[Any, Any], fields, strict=False)
@@ -243,19 +238,22 @@ def _require_known_names(fields: Mapping[Any, Any]) -> None:
 
 
 def _langchain_fields(item: BaseMessage) -> dict[str, object]:
-    extra = getattr(item, "additional_kwargs", None)
-    if not isinstance(extra, dict):
-        extra = {}
+    extra = _extra_fields(item)
     fields: dict[str, object] = {name: getattr(item, name, None) for name in ("id", "name", "content")}
-    fields["role"] = _langchain_role(item, extra)
+    fields["role"] = _langchain_role(item)
     fields["time"] = extra.get("time", getattr(item, "time", None))
     fields["user"] = extra.get("user")
     fields["audio"] = extra.get("audio")
     return fields
 
 
-def _langchain_role(item: BaseMessage, extra: Mapping[str, object]) -> object:
-    if "lc_source" in extra:
+def _extra_fields(item: BaseMessage) -> dict[str, object]:
+    extra = getattr(item, "additional_kwargs", None)
+    return extra if isinstance(extra, dict) else {}
+
+
+def _langchain_role(item: BaseMessage) -> str:
+    if "lc_source" in _extra_fields(item):
         # LangChain's middleware speaks in a user's place: one of them puts a summary in place of the history
         return "system"
     for kind, role in _LANGCHAIN_ROLES.items():
@@ -361,15 +359,11 @@ def last_question(messages: Sequence[HostMessage]) -> TurnQuestion:
     message, incoming = next(of_user, (None, None))
     if incoming is None:
         return TurnQuestion()
-    previous = ""
-    with suppress(InvalidInputError):  # an earlier message ends no turn
-        for _, before in of_user:
-            previous = before.question
-            break
-    message_id = None
-    if isinstance(message, BaseMessage):
-        message_id = getattr(message, "id", None)
-    return TurnQuestion(incoming.question, previous, message_id)
+    earlier = None
+    with suppress(InvalidInputError):  # an earlier message that cannot be used does not end the turn
+        _, earlier = next(of_user, (None, None))
+    message_id = getattr(message, "id", None) if isinstance(message, BaseMessage) else None
+    return TurnQuestion(incoming.question, earlier.question if earlier else "", message_id)
 
 
 def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, several_speakers: bool) -> None:
@@ -389,10 +383,9 @@ def require_speaker(messages: Sequence[HostMessage], identity: Identity, *, seve
     message, incoming = next(_messages_of_user(messages), (None, None))
     if incoming is None:
         return
+    speaker: object = incoming.user or incoming.author
     if isinstance(message, BaseMessage):
-        speaker = _langchain_fields(message)["user"]
-    else:
-        speaker = incoming.user or incoming.author
+        speaker = _extra_fields(message).get("user")
     if not (several_speakers and speaker):
         raise MissingIdentityError(
             "the run names no user, so nothing of this turn would be remembered: pass user_id in its context, as in "
@@ -407,7 +400,7 @@ def _messages_of_user(messages: Sequence[HostMessage]) -> Iterator[tuple[HostMes
     for message in reversed(messages):
         fields: HostMessage = message
         if isinstance(message, BaseMessage):  # role and content only: a recall has no use for a name
-            fields = {"role": _langchain_role(message, {}), "content": getattr(message, "content", None)}
+            fields = {"role": _langchain_role(message), "content": getattr(message, "content", None)}
         incoming = IncomingMessage.of(fields)
         if incoming.stored_role == "user":
             yield message, incoming

@@ -61,6 +61,14 @@ def test_a_spoken_question_is_searched_for_though_it_is_not_typed() -> None:
     assert last_question([spoken]).text == "Where is my boat?"
 
 
+def test_a_summary_of_the_history_is_no_message_of_the_user() -> None:
+    summary = HumanMessage("Ana asked for a boat.", additional_kwargs={"lc_source": "summarization"})
+    unusable = HumanMessage("A boat.").model_copy(update={"content": 5})
+    asked = HumanMessage("And the oars?")
+    assert last_question([HumanMessage("Where is it?"), summary, asked]).previous == "Where is it?"
+    assert last_question([unusable, asked]) == ("And the oars?", "", None)
+
+
 @pytest.mark.parametrize("part", [{}, {"type": "text", "text": ["I keep bees."]}, {"text": 1}])
 def test_a_part_that_cannot_be_read_does_not_end_a_thread(part: Any) -> None:
     messages: list[Any] = [HumanMessage([TEXT, part]), HumanMessage("Well?")]
