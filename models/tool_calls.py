@@ -5,11 +5,11 @@ Every call in it can be executed or refused, and sent back to the model.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import islice
 from operator import add
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolMessage
@@ -74,12 +74,21 @@ async def run_turn(step_input: RefineInput, tools: Sequence["BaseTool"], models:
     return StepResult(Turn(text=text, calls=tuple(_calls(answer, flaw, used_ids))), spent)
 
 
+class OfflineHints(NamedTuple):
+    """Values that the offline rules need and that a request does not show."""
+
+    #: Name of the user in memories and messages.
+    user: str = "The user"
+    #: Reason of the automatic search of the turn.
+    searched: str | None = None
+
+
 async def run_answer(
     messages: Sequence[BaseMessage],
     tools: Sequence["BaseTool"],
     models: ChatModels,
     subagent: str | None = None,
-    for_rules: Mapping[str, str | None] | None = None,
+    hints: OfflineHints | None = None,
 ) -> StepResult[AIMessage]:
     """Return the agent's next message in a conversation, from its model or from the offline rules.
 
@@ -93,7 +102,7 @@ async def run_answer(
         models: the agent's own.
         subagent: the subagent that the answer belongs to, for the usage record; its tokens are not streamed to the
             host. None for the agent itself.
-        for_rules: the `user` and the reason for a search, `searched`, which the offline rules cannot see in a request.
+        hints: values for the offline rules alone.
 
     Raises:
         ModelError: if no answer arrived; the message names the kind of failure.
@@ -102,7 +111,7 @@ async def run_answer(
     """
     call = await models.for_call("agent", subagent or "converse", shown=subagent is None)
     if call.model is None:
-        rules = (await offline("chat", "OfflineChat"))(**for_rules or {}).bind_tools(tools)
+        rules = (await offline("chat", "OfflineChat"))(**(hints or OfflineHints())._asdict()).bind_tools(tools)
         if subagent:
             rules = rules.model_copy(update=dict(HIDDEN))
         return StepResult(await rules.ainvoke(list(messages)), call.spent)
@@ -121,20 +130,29 @@ async def run_answer(
         )
     if not tools:  # a call of a tool that was not offered is dropped
         return StepResult(AIMessage(answer.content, id=answer.id), spent)
+    return StepResult(_with_usable_calls(answer, _calls(answer, flaw, _used_ids(messages), streamed.broken())), spent)
+
+
+def _used_ids(messages: Iterable[BaseMessage]) -> set[str]:
     used_ids: set[str] = set()
     for message in messages:
         if isinstance(message, AIMessage):
             used_ids.update(str(call["id"]) for call in message.tool_calls)
-    calls = [_sent(call) for call in islice(_calls(answer, flaw, used_ids, streamed.broken()), _MAX_CALLS)]
-    if calls != answer.tool_calls or answer.invalid_tool_calls:
-        answer = AIMessage(
-            whole_characters(answer.text),
-            id=answer.id,
-            tool_calls=calls,
-            usage_metadata=answer.usage_metadata,
-            response_metadata=answer.response_metadata,
-        )
-    return StepResult(answer, spent)
+    return used_ids
+
+
+def _with_usable_calls(answer: AIMessage, usable: Iterable[ToolCall]) -> AIMessage:
+    """Return the answer with these calls, as many as one answer may have; the answer itself if it has no others."""
+    calls = [_sent(call) for call in islice(usable, _MAX_CALLS)]
+    if calls == answer.tool_calls and not answer.invalid_tool_calls:
+        return answer
+    return AIMessage(
+        whole_characters(answer.text),
+        id=answer.id,
+        tool_calls=calls,
+        usage_metadata=answer.usage_metadata,
+        response_metadata=answer.response_metadata,
+    )
 
 
 def _offering(model: Any, tools: Sequence["BaseTool"]) -> Bound:

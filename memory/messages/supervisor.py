@@ -14,7 +14,7 @@ from mnemic.memory.runtime.agent_settings import agent_settings
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import dialogue, split_contents, transcript
 from mnemic.memory.runtime.usage import track_usage
-from mnemic.models.tool_calls import run_answer
+from mnemic.models.tool_calls import OfflineHints, run_answer
 from mnemic.prompts.messages.supervise import DECLINED, system_prompt
 from mnemic.prompts.recall.request import with_memory
 from mnemic.state.errors import InvalidInputError
@@ -61,8 +61,8 @@ async def answer(
     conversation = transcript(system_prompt(settings.persona), messages, state.get("tool_answers", {}))
     request = with_memory(conversation, state["memory_context"])
     offered = tools if _count_calling(messages) < MAX_CALLING else ()
-    for_rules = {"user": display_name(identity.user_id or "user"), "searched": state.get("memory_searched")}
-    running = run_answer(request, offered, resources.models.with_settings(settings), for_rules=for_rules)
+    hints = OfflineHints(display_name(identity.user_id or "user"), state.get("memory_searched"))
+    running = run_answer(request, offered, resources.models.with_settings(settings), hints=hints)
     message = (await track_usage(resources, identity, running)).output
     memory: SupervisorState = {
         "memory_context": state["memory_context"],

@@ -32,7 +32,7 @@ _TAG = re.compile(r"</?[A-Z][A-Za-z]*>")
 _DATED = re.compile(r"(?:- )?(?:\[(\d{1,2} \w+ \d{4})\] )?(.+)", re.DOTALL)
 _SAID = re.compile(r'([^"]+?) said: "(.*)"', re.DOTALL)
 #: The end of a remark such as `Nice weather, isn't it?`, which needs no answer.
-_QUESTION_TAG = re.compile(r"(?i)(?<=\w), \w+n['’]t (?:it|that|they|he|she|there|you)\W*$")
+_QUESTION_TAG = re.compile(r"(?i)(?<=\w), \w+n['’]t \w+\W*$")
 #: A word with a capital within a sentence.
 _NAME = re.compile(r"\w,? [A-ZÀ-Þ]\w")
 #: `Ana's brother ...`: a memory about another person.

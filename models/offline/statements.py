@@ -99,14 +99,10 @@ def rules() -> tuple[Rule, ...]:
     return _table()[1]
 
 
-@cache
-def _order(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?is)\s*(?:{_table()[0][name]})[,:]?\s+(.+)")
-
-
 def order_rest(name: str, request: str) -> str:
     """Return the object of an order to `keep`, `forget` or `ask` something; empty if the message is no such order."""
-    match = _order(name).fullmatch(request.replace("’", "'"))
+    order = rf"(?is)\s*(?:{_table()[0][name]})[,:]?\s+(.+)"  # `re` keeps the compiled pattern
+    match = re.fullmatch(order, request.replace("’", "'"))
     return match[1] if match and not is_question(request) else ""
 
 
@@ -148,17 +144,8 @@ def _rule(head: str, clauses: list[str], slots: Mapping[str, str]) -> Rule:
         shape = re.sub(r"^I (?:am |have |\(\?:have \)\?)?", lambda start: f"{start[0]}(?:(?:{after_verb}) )?", clause)
         patterns.append(re.compile(rf"{_with_slots(shape, slots)}(?:,? (?:{at_end}))?", re.IGNORECASE))
     stored = re.compile(r"(?i)(?P<who>\S.{0,79}?)" + _with_slots(re.escape(sentence[len("<who>") :]), slots))
-    return Rule(
-        attribute,
-        content_tokens(names),
-        is_single,
-        is_end,
-        category,
-        int(importance),
-        sentence,
-        stored,
-        tuple(patterns),
-    )
+    kinds = (is_single, is_end, category, int(importance))
+    return Rule(attribute, content_tokens(names), *kinds, sentence, stored, tuple(patterns))
 
 
 def _with_slots(pattern: str, slots: Mapping[str, str]) -> str:
