@@ -293,37 +293,44 @@ def said(*texts: str) -> list[dict[str, str]]:
     return rows
 
 
-@pytest.mark.parametrize("text", ["I prefer tea to coffee.", "Good news today.", "", "\x00"])
-def test_what_is_no_question_calls_no_tool(text: str) -> None:
+NOTHING_FOUND = f"I have nothing on that: I only quote what you told me. {NOTICE}"
+
+
+def searches(question: str) -> list[tuple[str, Any]]:
+    """The calls that search for a question: in all that is stored, and in memories alone."""
+    search = {"query": question, "top_k": 50, "returns": "full"}
+    return [("memory_query", search), ("memory_query", {**search, "filters": {"importance_min": 3}})]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("I prefer tea to coffee.", "Noted."), ("Good news today.", "Noted."), ("", "I am here."), ("\x00", "I am here.")],
+)
+def test_what_is_no_question_calls_no_tool(text: str, plain: str) -> None:
     message = answer(HumanMessage(text))
-    assert (NOTICE in message.text, message.tool_calls) == (True, [])
+    assert (message.text, message.tool_calls) == (f"{plain} {NOTICE}", [])
 
 
 def test_a_question_is_put_to_the_memory_where_there_is_one() -> None:
     question = HumanMessage("What do I drink, tea or coffee?")
-    asked = calls(answer(question))
-    assert {name for name, _ in asked} == {"memory_query"}
-    assert all(arguments["query"].startswith(question.text) for _, arguments in asked)
-    assert answer(question, tools=[forget]).tool_calls == []
+    assert calls(answer(question)) == searches(question.text)
+    without = answer(question, tools=[forget])
+    assert (without.text, without.tool_calls) == (NOTHING_FOUND, [])
 
 
 @pytest.mark.parametrize(
-    ("rows", "part"),
+    ("rows", "text"),
     [
-        ([TEA, MESSAGE], TEA["text"]),
-        ([MESSAGE], '2 March 2026: "Coffee and tea & milk."'),
-        ([ASKED], None),
-        ([OTHERS], None),
-        ([{**TEA, "text": "Ana rows on Sundays."}], None),
-        ([], None),
+        ([TEA, MESSAGE], f"The closest that I have:\n{TEA['text']}"),
+        ([MESSAGE], 'The closest that I have:\nYou told me on 2 March 2026: "Coffee and tea & milk."'),
+        ([ASKED], NOTHING_FOUND),
+        ([OTHERS], NOTHING_FOUND),
+        ([{**TEA, "text": "Ana rows on Sundays."}], NOTHING_FOUND),
+        ([], NOTHING_FOUND),
     ],
 )
-def test_it_quotes_what_the_memory_holds_on_the_question(rows: list[dict[str, str]], part: str | None) -> None:
-    text = found("What do I drink, tea or coffee?", *rows).text
-    if part:
-        assert part in text
-    else:
-        assert not any(word in text for word in ("tea", "coffee", "rows", "Bo"))
+def test_it_quotes_what_the_memory_holds_on_the_question(rows: list[dict[str, str]], text: str) -> None:
+    assert found("What do I drink, tea or coffee?", *rows).text == text
 
 
 def test_of_its_user_it_tells_nothing_that_is_somebody_elses() -> None:
@@ -372,7 +379,7 @@ def test_a_remark_with_a_question_tag_gets_a_short_answer() -> None:
 def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
     for content in ("", "[", "Refused: x.", "[[[["):
         message = answer(HumanMessage("What do I drink?"), *answered("memory_query", content))
-        assert (NOTICE in message.text, message.tool_calls) == (True, [])
+        assert (message.text, message.tool_calls) == (NOTHING_FOUND, [])
 
 
 @pytest.mark.parametrize(
@@ -394,7 +401,7 @@ def test_an_answer_that_cannot_be_read_is_no_knowledge() -> None:
 def test_it_forgets_the_memory_that_says_all_of_it_and_no_other(order: str, memory: str, is_meant: bool) -> None:
     message = found(order, MESSAGE, {**TEA, "text": f"[preferences] [2 March 2026] {memory}"})
     assert calls(message) == ([("forget", {"id": TEA["id"]})] if is_meant else [])
-    assert (message.text == "") == is_meant
+    assert message.text == ("" if is_meant else "I remember nothing like that.")
 
 
 def test_of_a_message_it_says_that_it_cannot_forget_it() -> None:
@@ -426,16 +433,22 @@ def test_what_formation_stores_and_what_only_asks_is_not_kept_twice(order: str) 
         assert facts_of(order) == ["Mara lives in Porto."]
 
 
-@pytest.mark.parametrize(("name", "status"), [("forget", "error"), ("remember", "error"), ("remember", "success")])
-def test_it_says_what_became_of_it(name: str, status: str) -> None:
-    done = answer(HumanMessage("Forget my tea."), *answered("forget", "done")).text
-    other = answer(HumanMessage("Forget my tea."), *answered(name, "done", status=status)).text
-    assert "forgotten" in done
-    assert other not in ("", done)
+@pytest.mark.parametrize(
+    ("name", "status", "text"),
+    [
+        ("forget", "success", "It is forgotten."),
+        ("forget", "error", "I kept it."),
+        ("remember", "success", "I will remember that."),
+        ("remember", "error", "I could not make a memory of that; your message itself is kept."),
+    ],
+)
+def test_it_says_what_became_of_it(name: str, status: str, text: str) -> None:
+    assert answer(HumanMessage("Forget my tea."), *answered(name, "done", status=status)).text == text
 
 
 async def test_it_streams_and_its_calls_can_be_sent_on() -> None:
     model = OfflineChat().bind_tools([memory_query])
-    assert NOTICE in "".join([str(chunk.text) async for chunk in model.astream([HumanMessage("I row.")])])
+    streamed = "".join([str(chunk.text) async for chunk in model.astream([HumanMessage("I row.")])])
+    assert streamed == f"I am here. {NOTICE}"
     message = await model.ainvoke([HumanMessage("What do I row?")])
-    assert json.loads(json.dumps(calls(message))) == [[name, arguments] for name, arguments in calls(message)]
+    assert json.loads(json.dumps(calls(message))) == [[*search] for search in searches("What do I row?")]

@@ -198,12 +198,12 @@ async def test_the_standing_part_reads_no_facts_but_those_always_in_context(
     assert [touched(scan) for scan in scans] == [0, facts]
 
 
-async def test_the_words_of_a_turn_are_counted_in_one_look_at_the_visible_entries(database: Database) -> None:
+async def test_the_words_of_a_turn_are_counted_in_two_looks_at_the_visible_entries(database: Database) -> None:
     async with explaining(database) as tx:
         turn = TurnWords(QUESTION.lower().rstrip("?").split(), ["ferry", "lighthouse"])
         await memories.read_context(tx, turn=turn)
     scans = tx.scans("entries")
-    assert len(scans) == 2  # the other one counts the entries
+    assert len(scans) == 2  # one counts all of them
     assert_only_the_visible(scans)
 
 
