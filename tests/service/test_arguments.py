@@ -36,6 +36,7 @@ async def test_an_unknown_role_is_refused_with_the_allowed_ones(memory: Mnemic) 
         "robot": ["'robot'", "user", "assistant", "tool", "system", "developer", "other"],
         "asistant": ["'asistant'", "the nearest is assistant"],
         "my pin is 4471": ["this value"],
+        "my_pin_is_4471" * 5: ["this value"],
     }.items():
         with pytest.raises(InvalidInputError) as refused:
             await memory.observe(ANA, [{"role": role, "content": "Beep."}])

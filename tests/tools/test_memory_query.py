@@ -213,12 +213,13 @@ async def test_role_comes_from_the_tool_with_a_list_and_not_from_the_identity(kn
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"categories": ["profile"]}, f"allowed: {PLANNER}"),
-    ({"categories": ["tasks", "a Canary"]}, f"no category; allowed: {PLANNER}"),
+    ({"categories": ["profile"]}, f"allowlist of the role planner: profile; allowed: {PLANNER}"),
+    ({"categories": ["tasks", "a Canary"]}, f"categories: this value is no category; allowed: {PLANNER}"),
+    ({"categories": ["Canary" * 11]}, f"categories: this value is no category; allowed: {PLANNER}"),
     ({"query": " \n "}, "query: the question is empty; give some text"),
     ({"top_k": 10**12}, "top_k: must be at most 100"),
     ({"filters": {"Canary' or 1=1": 1}}, "filters: there is no field of this name"),
-    ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: must be a day such as"),
+    ({"filters": {"updated_after": "Canary"}}, "filters.updated_after: must be a day such as 2026-"),
     ({"filters": {"user_id": "Canary\x00"}}, "a value cannot be stored as it is"),
 ]
 

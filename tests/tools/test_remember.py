@@ -177,7 +177,16 @@ async def test_a_text_that_is_not_written_as_a_memory_is_refused_with_the_reason
 
 
 async def test_a_role_writes_only_what_it_reads(memory: Mnemic) -> None:
-    for category in ("procedural", "journal", "message", "relationship_dynamic", "some nonsense", "Goals", ""):
+    for category in (
+        "procedural",
+        "journal",
+        "message",
+        "relationship_dynamic",
+        "some nonsense",
+        "nonsense" * 9,
+        "Goals",
+        "",
+    ):
         with pytest.raises(CategoryRefusedError, match="goals") as caught:
             await memory.remember(ANA, BEES, category=category)
         assert "nonsense" not in str(caught.value)

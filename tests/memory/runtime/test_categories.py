@@ -186,15 +186,25 @@ def test_no_file_does_worse_than_be_refused(file: Path, text: bytes) -> None:
 _WIDE = {ord(sign): ord(sign) + 0xFEE0 for sign in "abcdefghijklmnopqrstuvwxyz"}
 #: Spellings of a name that a careless comparison would take for the name itself.
 _AROUND = ("{}%", "{}_", " {}", "{}\n", "\u200b{}", "{}\x00", "'{}'", "{{{}}}", "{},profile", "{}; --", "{}/../message")
+_LONG = "{0}" * 20
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_no_role_gets_more_than_it_is_listed_for_by_any_spelling(role: str) -> None:
     for name in {*PACKAGED.by_name} - {*PACKAGED.of_role(role).categories} | {OWNER}:
         others = [name.upper(), name.title(), name.translate(_WIDE), name.replace("o", "о").replace("e", "е")]
-        for spelling in {name, *others, *(around.format(name) for around in _AROUND)}:
-            with pytest.raises(CategoryRefusedError):
+        for spelling in {name, *others, *(around.format(name) for around in (*_AROUND, _LONG))}:
+            with pytest.raises(CategoryRefusedError) as caught:
                 PACKAGED.requested(role, [spelling])
+            assert str(caught.value).startswith(f"categories: {refusal(role, spelling)}")
+
+
+def refusal(role: str, name: str) -> str:
+    """Return the reason of a refusal, which repeats a known name and a short word, and no other text."""
+    if name in PACKAGED.by_name:
+        return f"not on the allowlist of the role {role}: {name}"
+    shown = repr(name) if name.isidentifier() and len(name) <= 64 else "this value"
+    return f"{shown} is no category"
 
 
 @given(role=st.sampled_from(sorted(ROLES)), data=st.data())
