@@ -5,15 +5,18 @@ import logging
 import threading
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import EmbedderUnavailableError, EmbeddingError
+from mnemic.state.graphs import Lease
 from mnemic.state.records import FilledVectors
-from mnemic.storage import embeddings
+from mnemic.storage import embeddings, inbox
 from mnemic.storage.doctor import check_vectors
+from mnemic.storage.transaction import ScopedTransaction
 from tests.support.loopback import LoopbackModel, Request
 from tests.support.scripted import (
     DECISIONS,
@@ -222,6 +225,14 @@ async def test_a_wrong_key_is_an_error_and_leaves_the_messages_pending(memory: M
     assert (run.formed, await contents(memory, ANA)) == (1, [BEES])
 
 
+async def are_due(tx: ScopedTransaction) -> bool:
+    """Whether a formation that ends in this transaction has vectors filled."""
+    await tx.begin_operation("formation")
+    lease = Lease(work="formation", scope_key="session:s1", holder=uuid4())
+    _, has_due_vectors = await inbox.end_formation(tx, "s1", lease)
+    return has_due_vectors
+
+
 async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(
     memory: Mnemic, model: LoopbackModel, superuser: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,9 +243,11 @@ async def test_a_vector_is_filled_for_its_own_text_and_scope_alone(
     database, vector = memory.resources.database, [1.0] * DIMENSIONS
     for other in (identity("jonas", session="s2"), identity("ana", agent="museum")):
         async with database.transaction(other) as tx:
+            assert not await are_due(tx)
             assert await embeddings.claim(tx, limit=10) == []
 
     async with database.transaction(ANA) as tx:
+        assert await are_due(tx)
         (claimed,) = await embeddings.claim(tx, limit=10)
         assert await embeddings.claim(tx, limit=10) == []
     superuser.execute("set session_replication_role = replica")

@@ -151,16 +151,20 @@ async def spoken(memory: Mnemic, model: LoopbackModel) -> list[Identity]:
     return both
 
 
+@pytest.mark.parametrize("only_own", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["", "control"])
 async def test_formation_consolidates_each_speaker_key_in_an_authenticated_run(
-    memory: Mnemic, model: LoopbackModel
+    memory: Mnemic, model: LoopbackModel, monkeypatch: pytest.MonkeyPatch, only_own: bool
 ) -> None:
+    """The control acts as the run's user for every key."""
+    if only_own:
+        monkeypatch.setattr("mnemic.memory.formation.steps.acting_for", lambda who, _: who)
     both = await spoken(memory, model)
     formed = (await form(memory, "t1", ANA))["formed"]
     for request in (request for request in model.chat_requests if schema_name(request) == CONSOLIDATION):
         assert str(request["messages"]).count("answers.") == 1  # the wish of whose text it is, and of nobody else
     outcomes = {item["scope_key"]: item["outcome"] for item in formed["consolidations"]}
-    assert outcomes == {"user:ana": "saved", "user:bo": "saved"}
-    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 1]
+    assert outcomes == {"user:ana": "saved", "user:bo": "failed" if only_own else "saved"}
+    assert [len(await memory.memories(item, ["consolidation"])) for item in both] == [1, 0 if only_own else 1]
 
 
 @pytest.mark.parametrize("field", ["user", "author"])
