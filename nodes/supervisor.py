@@ -1,7 +1,6 @@
 """Nodes of the supervisor: recall, answer, request consent, run the calls, and observe."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
@@ -10,7 +9,6 @@ from langgraph.types import interrupt
 
 from mnemic.memory.explicit.consent import consent_questions
 from mnemic.memory.messages import supervisor
-from mnemic.memory.recall import steps
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Resources
 from mnemic.state.identity import SUPERVISOR, Identity
@@ -20,8 +18,7 @@ from mnemic.state.supervisor import Consent, SupervisorState
 async def recall(state: SupervisorState, resources: Resources, runtime: Runtime[Identity]) -> SupervisorState:
     """Recall for the user's message, and store it at the same time."""
     runtime.stream_writer({"step": "recall"})
-    recalling = partial(steps.recall, resources)
-    return await supervisor.recall_for_turn(resources, _identity(runtime), recalling, state["messages"])
+    return await supervisor.recall_for_turn(resources, _identity(runtime), state["messages"])
 
 
 async def answer(
@@ -33,7 +30,7 @@ async def answer(
     """Return the agent's next message, and the questions of consent to its calls."""
     runtime.stream_writer({"step": "answer"})
     identity = _identity(runtime)
-    message, memory = await supervisor.answer(resources, identity, partial(steps.recall, resources), tools, state)
+    message, memory = await supervisor.answer(resources, identity, tools, state)
     questions = await consent_questions(resources, identity, message)
     return {"messages": [message], "questions": questions, **memory}
 

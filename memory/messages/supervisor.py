@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from mnemic.memory.messages.incoming import require_storable
-from mnemic.memory.messages.turn import Recall, begin_turn, form_later, observe_turn, recall_turn, store_turn
+from mnemic.memory.messages.turn import begin_turn, form_later, observe_turn, recall_turn, store_turn
 from mnemic.memory.runtime.agent_settings import agent_settings
 from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.runtime.transcript import dialogue, split_contents, transcript
@@ -25,9 +25,7 @@ from mnemic.state.supervisor import Question, SupervisorState
 MAX_CALLING: Final = 12
 
 
-async def recall_for_turn(
-    resources: Resources, identity: Identity, recall: Recall, messages: Sequence[AnyMessage]
-) -> SupervisorState:
+async def recall_for_turn(resources: Resources, identity: Identity, messages: Sequence[AnyMessage]) -> SupervisorState:
     """Recall for the user's message, and store it at the same time; reset the channels of an earlier turn.
 
     Raises:
@@ -38,7 +36,7 @@ async def recall_for_turn(
         raise InvalidInputError("messages: the last message must be of the role user, with content")
     require_storable(messages[-1], identity)
     storing = store_turn(resources, identity, dialogue(messages))
-    recalled = await begin_turn(recall_turn(recall, identity, messages), storing)
+    recalled = await begin_turn(recall_turn(resources, identity, messages), storing)
     fresh: SupervisorState = {"tool_answers": {}, "questions": {}, "declined": []}
     return {**fresh, **recalled}
 
@@ -46,7 +44,6 @@ async def recall_for_turn(
 async def answer(
     resources: Resources,
     identity: Identity,
-    recall: Recall,
     tools: Sequence[BaseTool],
     state: SupervisorState,
 ) -> tuple[AIMessage, SupervisorState]:
@@ -56,7 +53,7 @@ async def answer(
     """
     messages = state["messages"]
     if "memory_context" not in state:
-        state = {**state, **await recall_turn(recall, identity, messages)}
+        state = {**state, **await recall_turn(resources, identity, messages)}
     settings = await agent_settings(resources, identity)
     conversation = transcript(system_prompt(settings.persona), messages, state.get("tool_answers", {}))
     request = with_memory(conversation, state["memory_context"])

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mnemic.memory.formation.steps import form
 from mnemic.memory.messages.incoming import HostMessage, Unstorable, last_question, to_messages
+from mnemic.memory.recall.steps import recall
 from mnemic.memory.runtime.budget import require_tokens
 from mnemic.memory.runtime.identity import session_of
 from mnemic.memory.runtime.resources import Resources
@@ -22,7 +23,7 @@ from mnemic.state.errors import (
     MissingIdentityError,
     MnemicError,
 )
-from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, RecallState, SearchMode
+from mnemic.state.graphs import FormationInput, FormationOutput, RecallInput, SearchMode
 from mnemic.state.identity import Identity
 from mnemic.state.records import Observed
 from mnemic.state.supervisor import MemoryState
@@ -52,12 +53,8 @@ class RecallOptions:
         return identity.model_copy(update={"role": self.role})
 
 
-#: The recall of an identity; another feature provides it.
-Recall = Callable[[Identity, RecallInput], Awaitable[RecallState]]
-
-
 async def recall_turn(
-    recall: Recall, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
+    resources: Resources, identity: Identity, messages: Sequence[HostMessage], options: RecallOptions | None = None
 ) -> MemoryState:
     """Return the memory channels of the turn that answers the last message of a user.
 
@@ -72,7 +69,7 @@ async def recall_turn(
         "search": options.search,
         "budget_tokens": options.budget_tokens,
     }
-    recalled = await recall(options.in_role(identity), request)
+    recalled = await recall(resources, options.in_role(identity), request)
     return {
         "memory_context": replace(recalled["context"], message_id=asked.message_id),
         "memory_revision": recalled["revision"],

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Final, NotRequired
 
 from langchain.agents import AgentState
@@ -16,7 +15,6 @@ from langgraph.types import Command
 
 from mnemic.memory.messages.incoming import require_speaker
 from mnemic.memory.messages.turn import RecallOptions, begin_turn, form_later, observe_turn, recall_turn, store_turn
-from mnemic.memory.recall.steps import recall
 from mnemic.memory.runtime.identity import identity_of, session_of
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.memory.runtime.tracing import WITHOUT_CONTENTS
@@ -146,7 +144,7 @@ class MemoryMiddleware(AgentMiddleware[MemoryAgentState, Any, Any]):
 
     async def _recalled(self, state: AgentState[Any], runtime: Runtime[Any]) -> MemoryState:
         identity = self._identity(runtime)
-        return await recall_turn(partial(recall, self._resources), identity, state["messages"], self._recall)
+        return await recall_turn(self._resources, identity, state["messages"], self._recall)
 
     def _identity(self, runtime: Runtime[Any]) -> Identity:
         return self._recall.in_role(identity_of(runtime))

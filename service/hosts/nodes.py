@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,7 +10,6 @@ from langgraph.runtime import Runtime
 
 from mnemic.memory.messages.incoming import require_speaker
 from mnemic.memory.messages.turn import RecallOptions, form_later, observe_turn, recall_turn
-from mnemic.memory.recall.steps import recall as run_recall
 from mnemic.memory.runtime.graph import as_node
 from mnemic.memory.runtime.identity import identity_of
 from mnemic.memory.runtime.resources import Provider, Resources
@@ -68,7 +66,7 @@ class HostNodes:
             messages = _conversation(state, messages_key)
             # the observe node decides whether a message may name its speaker
             require_speaker(messages, identity, several_speakers=True)
-            recalled = await recall_turn(partial(run_recall, self._resources), identity, messages, options)
+            recalled = await recall_turn(self._resources, identity, messages, options)
             if options.in_role(identity).role != identity.role:
                 # the host observes in its own role, to which nothing was announced
                 del recalled["memory_revision"]

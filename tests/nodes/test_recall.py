@@ -8,7 +8,6 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from typing import Any, Literal
 import pytest
 
 from mnemic.memory.messages.turn import recall_turn
-from mnemic.memory.recall.steps import recall
 from mnemic.memory.text.shape import count_tokens
 from mnemic.models.failures import MAX_REQUESTS
 from mnemic.prompts.recall.memory_context import PREAMBLE
@@ -128,7 +126,7 @@ async def test_a_host_hands_on_the_turn_before(memory: Mnemic, model: LoopbackMo
         {"role": "assistant", "content": "I do not know."},
         {"role": "user", "content": "And in winter?"},
     ]
-    turn = await recall_turn(partial(recall, memory.resources), ANA, talk)
+    turn = await recall_turn(memory.resources, ANA, talk)
     assert (turn["memory_searched"], BEES in turn["memory_context"].turn) == ("follow_up", True)
 
 
