@@ -63,7 +63,7 @@ async def main() -> None:
             who = Identity(agent_id="example-agent", user_id="ana", session_id=session)
             thread: RunnableConfig = {"configurable": {"thread_id": session}}
             turn = await agent.ainvoke({"messages": [HumanMessage(said)]}, thread, context=who)
-            print(f"\n{session}, Ana: {said}\nAgent: {turn['messages'][-1].text}")  # noqa: T201
+            print(f"\n{session}, Ana: {said}\nAgent: {turn['messages'][-1].text}")
 
         await say("monday", "I moved to Ghent in March.")
         await say("monday", "My sister Lea is allergic to nuts.")

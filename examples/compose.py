@@ -45,13 +45,13 @@ async def main() -> None:
         graph = build(memory).compile()
         ana = Identity(agent_id="example-compose", user_id="ana", session_id="monday")
         for said in ("I moved to Ghent in March.", "My sister Lea is allergic to nuts."):
-            print(f"monday, Ana: {said}")  # noqa: T201  # an example's whole purpose
+            print(f"monday, Ana: {said}")
             await graph.ainvoke({"messages": [HumanMessage(said)]}, context=ana)
         await memory.form(ana)  # the rest of the conversation, now that it is over
         later = Identity(agent_id="example-compose", user_id="ana", session_id="friday")
         asked = HumanMessage("Do you remember what my sister is allergic to?")
         turn = await graph.ainvoke({"messages": [asked]}, context=later)
-        print(f"friday, Ana: {asked.text}\nAgent: {turn['messages'][-1].text}")  # noqa: T201
+        print(f"friday, Ana: {asked.text}\nAgent: {turn['messages'][-1].text}")
 
 
 if __name__ == "__main__":

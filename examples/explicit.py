@@ -20,10 +20,10 @@ async def main() -> None:
         for goal in await memory.query(ana, "Ryd", categories=["goals"]):
             await memory.forget(ana, goal.id)
 
-        print(f"found, and forgotten: {results[0].content}")  # noqa: T201
+        print(f"found, and forgotten: {results[0].content}")
         for role in ("supervisor", "planner", "stylist"):
             rows = await memory.query(ana.model_copy(update={"role": role}), "Ana")
-            print(f"{role}: {' '.join(row.content for row in rows) or 'nothing'}")  # noqa: T201
+            print(f"{role}: {' '.join(row.content for row in rows) or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -78,10 +78,10 @@ async def main() -> None:
         for session, said in turns:
             who = Identity(agent_id="example-unsure", user_id="ana", session_id=session)
             turn = await graph.ainvoke({"messages": [HumanMessage(said)]}, context=who)
-            print(f"{session}, Ana: {said}\nAgent: {turn['messages'][-1].text}")  # noqa: T201
+            print(f"{session}, Ana: {said}\nAgent: {turn['messages'][-1].text}")
             await memory.form(who)  # after every turn only here, so that the next one can find it
             searched += turn["memory_searched"] is not None
-        print(f"{searched} of {len(turns)} turns searched")  # noqa: T201
+        print(f"{searched} of {len(turns)} turns searched")
 
 
 if __name__ == "__main__":

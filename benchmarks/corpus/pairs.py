@@ -154,7 +154,7 @@ def main() -> None:
         found = asyncio.run(decided(stack.enter_context(server) if server else None))
     notes = server.notes() if server else []
     for line in [*notes, *_lines("decide", found), *_lines("correct", asyncio.run(corrected(embedder="minilm")))]:
-        print(line)  # noqa: T201
+        print(line)
 
 
 if __name__ == "__main__":

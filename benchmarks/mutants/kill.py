@@ -34,7 +34,7 @@ class Bench:
                 self._edits[mutant.id] = edits = find(tree, mutant)
                 function = functions(tree / edits[0].path)[edits[0].first]
                 if function.rpartition(".")[2] != mutant.function.rpartition(".")[2]:
-                    print(f"{mutant.id}, see whether it is the same: {edits[0].path} {function}")  # noqa: T201
+                    print(f"{mutant.id}, see whether it is the same: {edits[0].path} {function}")
             except NotFoundError as error:
                 self._note(mutant, str(error))
 
@@ -59,7 +59,7 @@ class Bench:
                 left.remove(mutant)
             else:
                 unclear.add(tests[0])
-                print(f"fails by chance, or with several mutants only: {tests[0]}")  # noqa: T201
+                print(f"fails by chance, or with several mutants only: {tests[0]}")
             ended = self._pytest(left, tests if ended.failed else ["-n", str(workers)], _WHOLE)
         if ended.broken:
             raise RuntimeError(f"with all mutants together: {ended.broken}")
@@ -112,4 +112,4 @@ class Bench:
     def _note(self, mutant: Mutant, result: str) -> None:
         setattr(mutant, self._field, result)
         save_mutants(self._mutants)
-        print(f"{mutant.id} {mutant.path} {mutant.function}: {result}", flush=True)  # noqa: T201
+        print(f"{mutant.id} {mutant.path} {mutant.function}: {result}", flush=True)

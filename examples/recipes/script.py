@@ -14,12 +14,12 @@ def main() -> None:
         memory.observe(MONDAY, [{"role": "user", "content": "I live in Ghent. My sister Lea is allergic to nuts."}])
         memory.form(MONDAY)
         for result in memory.query(FRIDAY, "What is Lea allergic to?"):
-            print(result.content)  # noqa: T201
+            print(result.content)
 
         agent = memory.graphs.supervisor(memory.threads.checkpointer())
         question = HumanMessage("Do you remember where I live?")
         turn = agent.invoke({"messages": [question]}, memory.threads.config(FRIDAY), context=FRIDAY)
-        print(turn["messages"][-1].text)  # noqa: T201
+        print(turn["messages"][-1].text)
 
 
 if __name__ == "__main__":
