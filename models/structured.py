@@ -3,7 +3,6 @@
 import inspect
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,9 @@ async def run_step(
     schema, messages = _schema(step, step_input), step.messages(step_input)
     bound: Bound = call.model
     if method == "text":  # in the same message: some models refuse two user messages in a row
-        messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=json.dumps(schema))}")
+        messages[-1] = HumanMessage(f"{messages[-1].text}\n\n{AS_JSON.format(schema=schema)}")
     else:
-        bound = _bind(call.model, schema, method)
+        bound = _bind(call.model, json.loads(schema), method)
     repairs = 0
     partial: Record | None = None
     while True:
@@ -88,12 +87,16 @@ async def run_step(
         messages, repairs = [*messages, HumanMessage(REPAIR.format(advice=result.advice))], 1
 
 
-def _schema(step: Step[In, Record], step_input: In) -> dict[str, Any]:
-    """Return the output schema; that of an extraction lists its categories."""
+def _schema(step: Step[In, Record], step_input: In) -> str:
+    """Return the output schema as JSON; that of an extraction lists its categories."""
     if not isinstance(step_input, ExtractionInput):
-        return step.output.model_json_schema()
-    several_groups = len(step_input.people.groups) > 1
-    return deepcopy(offering(step.output, step_input.categories, several_groups=several_groups))
+        return _schema_of(step.output)
+    return offering(step.output, step_input.categories, several_groups=len(step_input.people.groups) > 1)
+
+
+@cache
+def _schema_of(output: type[StepOutput]) -> str:
+    return json.dumps(output.model_json_schema())
 
 
 @cache

@@ -1,8 +1,9 @@
 """Steps that extract facts, reflections or observations from a conversation."""
 
+import json
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
@@ -145,10 +146,8 @@ EXTRACT_OBSERVATIONS = Step[ExtractionInput, ExtractObservationsOutput](
 
 
 @cache  # making a schema takes 2 ms, a sixth of a formation without its model calls
-def offering(
-    output: type[BaseModel], categories: tuple[tuple[str, str], ...], *, several_groups: bool = False
-) -> dict[str, Any]:
-    """Return an output's schema, always the same object for the same arguments.
+def offering(output: type[BaseModel], categories: tuple[tuple[str, str], ...], *, several_groups: bool = False) -> str:
+    """Return an output's schema as JSON, which no provider's package can change.
 
     The provider holds its model to these categories. An answer with another category is usable all the same: see
     `Categories.stored_as`.
@@ -166,4 +165,4 @@ def offering(
             part["properties"].pop("group", None)
         if category := part.get("properties", {}).get("category"):
             category["enum"] = [name for name, _ in categories]
-    return schema
+    return json.dumps(schema)
