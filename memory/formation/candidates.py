@@ -279,14 +279,14 @@ class _WordLikeness:
             self._words[item_id] = words
             frequencies.update(words)
         self._weights = {word: log(len(texts) / count) for word, count in frequencies.items()}
+        self._totals = {item_id: self._weight(words) for item_id, words in self._words.items()}
 
     def likeness(self, first: UUID, second: UUID) -> float:
         """Return the likeness of two texts, 0 to 1."""
-        a, b = self._words[first], self._words[second]
-        norm = sqrt(self._weight(a) * self._weight(b))
+        norm = sqrt(self._totals[first] * self._totals[second])
         if norm == 0:
             return 0.0
-        return self._weight(a & b) / norm
+        return self._weight(self._words[first] & self._words[second]) / norm
 
     def _weight(self, words: Iterable[str]) -> float:
         # fsum has the same result in any order of a set

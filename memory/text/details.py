@@ -9,7 +9,18 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from mnemic.memory.text.word_lists import FUNCTION_WORDS
-from mnemic.memory.text.words import QUOTED, Word, bare, folded_words, is_common_word, pattern, stem, word_set, words
+from mnemic.memory.text.words import (
+    QUOTED,
+    Word,
+    bare,
+    caseless,
+    folded_words,
+    is_common_word,
+    pattern,
+    stem,
+    word_set,
+    words,
+)
 from mnemic.state.times import MONTHS
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -46,12 +57,11 @@ _NUMBER = pattern(
 _CODE = re.compile(r"(?<!\w)[^\W\d_]\w*")
 #: `one` is a number only if it counts something: not in `no one`, `the (last) one`, `one of them`, `one day`,
 #: `wants one`, `get one in autumn`.
-_NUMBER_WORD = pattern(
+_NUMBER_WORD = caseless(
     r"\b(?:one\b(?<!\bno one)(?<!st one)(?<!\bthe one)(?<!\bthis one)(?<!\bthat one)(?<!\beach one)(?<!\bany one)"
     r"(?<!\bwhich one)"
     r"(?=[ -]\w)(?! (?:of|in|at|on|for|from|with|another|day|thing|time|called|named|is|was|who|which|that)\b)"
-    r"|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)",
-    re.IGNORECASE,
+    r"|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)"
 )
 
 
@@ -76,6 +86,7 @@ _DAYS_AFTER = pattern(
     rf"(?:{_DASH}{_ONE_DAY}(?![\w:.]\d)\b|{_TO}{_ONE_DAY}(?=,?\s\d{{4}}\b|[.,;)]?\s*$|[,;)]))(?:,?\s{_YEAR})?",
     re.IGNORECASE,
 )
+_ASCII_DIGIT: Final = re.compile("[0-9]")
 #: Maximum distance of such days from the date after them, in characters.
 _MAX_DISTANCE: Final = 40
 #: Highest number of a day and of a month.
@@ -119,6 +130,8 @@ def _is_verb(month: re.Match[str]) -> bool:
 
 def has_digit(text: str) -> bool:
     """Return whether a text has a digit."""
+    if text.isascii():
+        return _ASCII_DIGIT.search(text) is not None
     return any(map(str.isdigit, text))
 
 
@@ -199,20 +212,19 @@ def find_numbers(text: str) -> tuple[str, ...]:
         for match in _CODE.finditer(text):
             if has_digit(match.group()):
                 placed.append((match.start(), match.group().casefold()))
-    for match in _NUMBER_WORD().finditer(text):
+    for match in _NUMBER_WORD(text):
         value = _ONE_TO_TWELVE.index(match.group().casefold()) + 1
         placed.append((match.start(), str(value)))
     return tuple(dict.fromkeys(number for _, number in sorted(placed)))
 
 
 #: Words that negate a statement. `no` before a number is a number sign.
-_NEGATION = pattern(
+_NEGATION = caseless(
     r"n['’]t\b|\b(?:not|cannot|never|none|nobody|nothing|nowhere|neither|nor|without|unable|no(?!\.?\s?\d)"
     r"|(?:do|does|did|is|are|was|were|have|has|had|wo|ca|could|would|should)nt"
     r"|stop(?:s|ped|ping)?|quit(?:s|ting)?|ceased?|gave\sup|given\sup|used\sto|former(?:ly)?"
     r"|avoid(?:s|ed|ing)?|refus(?:es?|ed|ing)|dislik(?:es?|ed|ing)|hat(?:es?|ed|ing)|lack(?:s|ed|ing)?"
-    r"|cancel(?:s|led|ed|ling)?)\b",
-    re.IGNORECASE,
+    r"|cancel(?:s|led|ed|ling)?)\b"
 )
 SUBJECT_I = word_set("i i'm i've i'd i'll")
 #: First names that are also function words: a name if a verb of the third person follows.
@@ -247,7 +259,7 @@ def details(text: str) -> Details:
 
 def is_negated(text: str) -> bool:
     """Return whether a text negates anything."""
-    return _NEGATION().search(text) is not None
+    return any(_NEGATION(text))
 
 
 def _quotations(text: str) -> list[str]:

@@ -26,7 +26,10 @@ _STRAIGHT_QUOTES = str.maketrans("“”„", '"""')
 
 def folded(text: str) -> list[str]:
     """Return the words and numbers without case and accents, in order; apostrophes are straight."""
-    decomposed = unicodedata.normalize("NFKD", text.replace("’", "'").casefold())
+    text = text.replace("’", "'").casefold()
+    if text.isascii():
+        return _WORD.findall(text)
+    decomposed = unicodedata.normalize("NFKD", text)
     letters: list[str] = []
     for char in decomposed:
         if not unicodedata.combining(char):

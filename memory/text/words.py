@@ -1,7 +1,7 @@
 """Words, sentences and quotations of a text, for all other rules; each pattern is linear in the text."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Final, NamedTuple
 
@@ -48,6 +48,18 @@ _ABBREVIATIONS = word_set(
 def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
     """Return a function that compiles the pattern at its first call: large ones take 20 ms that an import need not."""
     return cache(partial(re.compile, expression, flags))
+
+
+def caseless(expression: str) -> Callable[[str], Iterator[re.Match[str]]]:
+    """Return a function that finds a pattern of lower-case letters in a text of any case."""
+    in_lower_case, in_any_case = pattern(expression), pattern(expression, re.IGNORECASE)
+
+    def find(text: str) -> Iterator[re.Match[str]]:
+        if text.isascii():  # five times as fast
+            return in_lower_case().finditer(text.lower())
+        return in_any_case().finditer(text)
+
+    return find
 
 
 class Word(NamedTuple):
