@@ -128,9 +128,12 @@ class ChatModels:
                 require_provider(_setting(tier), name)
 
     async def for_call(self, tier: Tier, step: str, *, shown: bool = False) -> Call:
-        """Return the model of a tier off the event loop, with usage, endpoint and deadline of this call."""
+        """Return the model of a tier, made off the event loop, with usage, endpoint and deadline of this call."""
         name = self.settings.model_for(tier)
-        model = await in_thread(self.get, tier, shown=shown)
+        if name == OFFLINE or (tier, name, shown) in self._made:
+            model = self.get(tier, shown=shown)
+        else:
+            model = await in_thread(self.get, tier, shown=shown)
         spent = Usage(step=step, model=name, tier=tier)
         return Call(model, spent, self._endpoint(tier, name), self.settings.answer_seconds, self._under_way)
 
