@@ -91,8 +91,8 @@ def render_lines(lines: Iterable[Line], *, others: int | None = None) -> str:
         others: Maximum number of characters of a message that is no user's; None for all.
     """
     rendered: list[str] = []
-    for day, messages in groupby(lines, key=lambda line: on_day(line.said_at)):
-        rendered.append(day)
+    for day, messages in groupby(lines, key=lambda line: line.said_at.date()):
+        rendered.append(on_day(day))
         rendered += [_render_line(line, others) for line in messages]
     return "\n".join(rendered)
 

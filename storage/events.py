@@ -1,7 +1,6 @@
 """Events of the service, and counts of its activity: by agent, by tenant, and of the whole database."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date, datetime
 from typing import LiteralString
 
@@ -19,7 +18,7 @@ _TOKENS: LiteralString = "select * from tenant_tokens(%(tenant_id)s, %(agent_id)
 
 async def record_events(tx: ScopedTransaction, events: Sequence[Event]) -> None:
     """Store a batch of events of the transaction's agent."""
-    rows = [{**asdict(event), "ts": event.ts.isoformat(), "memory_id": _text(event.memory_id)} for event in events]
+    rows = [{**vars(event), "ts": event.ts.isoformat(), "memory_id": _text(event.memory_id)} for event in events]
     await tx.execute(_SQL["record"], {"events": Jsonb(rows)})
 
 
