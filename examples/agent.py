@@ -67,9 +67,8 @@ async def main() -> None:
 
         await say("monday", "I moved to Ghent in March.")
         await say("monday", "My sister Lea is allergic to nuts.")
-        await memory.form(
-            Identity(agent_id="example-agent", user_id="ana", session_id="monday")
-        )  # the conversation is over
+        # the conversation is over
+        await memory.form(Identity(agent_id="example-agent", user_id="ana", session_id="monday"))
         await say("friday", "Do you remember what my sister is allergic to?")
         await say("saturday", "Can you suggest a cake?")
 
