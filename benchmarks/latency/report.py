@@ -73,6 +73,7 @@ def _gates_of(measured: Measured) -> list[Gate]:
         "add conversation / by hand": (cpu_ratio(writing, "add conversation"), 5.0),
     }
     if measured.rows == _COMPARED:
+        found["memory_query / PostgresStore.search"] = (cpu_ratio(reading, "memory_query", STORE_SEARCH), 0.65)
         found["100 memories / PostgresStore.batch"] = (cpu_ratio(writing, "100 memories", STORE_BATCH), 0.08)
         found["bytes / PostgresStore"] = (measured.product_bytes / measured.store_bytes, 0.6)
     if measured.rows == _LARGE:
