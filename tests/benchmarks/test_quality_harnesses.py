@@ -124,8 +124,9 @@ def test_the_harness_runs_through_the_product_on_any_such_file(
 ) -> None:
     arguments = ["--data", str(data.parent), "--embedder", "hash", "--cache", str(tmp_path / "cache")]
     monkeypatch.setattr(sys, "argv", ["recall_quality", *arguments])
-    with pytest.raises(SystemExit):  # the aims of automatic search are those of the embedder minilm
+    with pytest.raises(SystemExit) as ended:  # the aims of automatic search are those of the embedder minilm
         harness.main()
+    assert ended.value.code == 1
     printed = capsys.readouterr().out
     for kept in ("All messages alone", "keep_messages: sources", "keep_messages: all"):
         assert kept in printed

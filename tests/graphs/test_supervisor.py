@@ -121,7 +121,7 @@ async def test_a_model_that_fails_is_an_error_and_the_thread_goes_on(
 async def test_a_turn_begins_with_a_user(memory: Mnemic) -> None:
     begun: list[Any] = [[], [AIMessage("I begin.")], [{"role": "assistant", "content": "I begin."}]]
     for messages in begun:
-        with pytest.raises(InvalidInputError, match="role user"):
+        with pytest.raises(InvalidInputError, match="the last message must be of the role user, with content"):
             await memory.graphs.supervisor().ainvoke({"messages": messages}, context=ANA)
 
 
