@@ -43,10 +43,17 @@ async def test_a_method_names_its_first_argument(memory: Any, given: tuple[objec
         assert "tea" not in str(refused.value)
 
 
-@pytest.mark.parametrize("context", [None, "ana", {}])
-async def test_a_run_names_its_context(memory: Mnemic, context: Any) -> None:
+@pytest.mark.parametrize(
+    ("context", "error", "hint"),
+    [
+        (None, MissingIdentityError, r"context=Identity\("),
+        ("ana", MissingIdentityError, r"context=Identity\("),
+        ({}, InvalidInputError, "agent_id: is missing"),  # LangGraph makes an identity of a dict
+    ],
+)
+async def test_a_run_names_its_context(memory: Mnemic, context: Any, error: type[Exception], hint: str) -> None:
     graph: Any = memory.graphs.supervisor()
-    with pytest.raises(MissingIdentityError, match=r"context=Identity\("):
+    with pytest.raises(error, match=hint):
         await graph.ainvoke({"messages": [("user", "Hello.")]}, context=context)
 
 
