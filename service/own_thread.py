@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import wraps
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from mnemic.service.opening import right_ways
 from mnemic.storage.home_loop import OwnProcess
@@ -105,22 +105,20 @@ class _OwnThread(AbstractContextManager[Result], Generic[Opened, Result]):
         """End the context and the thread; after an error of the block, cancel the background work."""
         running = self._running.result()
         end = running.task.cancel if cancel else running.stop.set
-        if not running.loop.is_closed():
+        with suppress(RuntimeError):  # the loop has ended by itself
             running.loop.call_soon_threadsafe(end)
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._hold())
-        except asyncio.CancelledError as error:
-            self._fail(error)
+            with asyncio.Runner() as runner:
+                runner.run(self._hold())
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self._failure = error
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._opened.done():
-            self._opened.set_exception(error)
+            waited_for: tuple[Future[Any], ...] = (self._running, self._opened)
+            for future in waited_for:
+                if not future.done():
+                    future.set_exception(error)
 
     async def _hold(self) -> None:
         task = asyncio.current_task()

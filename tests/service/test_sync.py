@@ -104,6 +104,15 @@ def test_it_cannot_be_opened_without_its_database() -> None:
         Mnemic.open_sync(database_url="postgresql://mnemic_app@127.0.0.1:1/none").__enter__()
 
 
+def test_a_thread_without_an_event_loop_is_an_error_and_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", refuse)
+    with pytest.raises(OSError, match="too many open files"):
+        Mnemic.open_sync().__enter__()
+
+
 def test_a_closed_one_refuses_every_call(clean_db: Clone) -> None:
     with Mnemic.open_sync(database_url=clean_db.service_dsn, embedder="hash") as memory:
         export = memory.privacy.export_audit(ANA)
