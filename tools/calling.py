@@ -13,7 +13,7 @@ from mnemic.memory.runtime.identity import identity_of, log_ids
 from mnemic.memory.runtime.resources import Provider, Resources
 from mnemic.prompts.tool_calls import NO_EMBEDDER, NO_LOOP, NO_MEMORY, refused_argument
 from mnemic.state.checking import first_problem
-from mnemic.state.errors import BlockedLoopError, ClosedError, EmbeddingError, MnemicError, RefusedCallError
+from mnemic.state.errors import BlockedLoopError, EmbeddingError, MnemicError, RefusedCallError
 from mnemic.state.identity import Identity
 from mnemic.tools.private import PrivateTool
 
@@ -66,14 +66,14 @@ def make_tool(provide: Provider, role: str, tool: Tool) -> StructuredTool:
     def call_sync(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             return provide.run(partial(call, runtime, arguments))
-        except (BlockedLoopError, ClosedError) as error:
-            raise _without_loop(tool, error) from None
+        except MnemicError as error:
+            raise _unreached(tool, error) from None
 
     async def call_async(runtime: ToolRuntime[Any, Any], **arguments: Any) -> Answer:
         try:
             return await provide.run_async(partial(call, runtime, arguments))
-        except (BlockedLoopError, ClosedError) as error:
-            raise _without_loop(tool, error) from None
+        except MnemicError as error:
+            raise _unreached(tool, error) from None
 
     return PrivateTool(
         provide=provide,
@@ -95,7 +95,8 @@ def _messages_of(state: Any) -> Sequence[Any]:
     return getattr(state, "messages", None) or ()
 
 
-def _without_loop(tool: Tool, error: BlockedLoopError | ClosedError) -> ToolException:
+def _unreached(tool: Tool, error: MnemicError) -> ToolException:
+    """Return the answer of a call that did not reach the loop of the resources."""
     _LOG.warning("The tool %s failed: %s", tool.name, error)
     return ToolException(NO_LOOP if isinstance(error, BlockedLoopError) else NO_MEMORY)
 

@@ -1,6 +1,5 @@
 """Tools that are traced without their contents."""
 
-from contextlib import suppress
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -11,7 +10,6 @@ from pydantic import PrivateAttr
 
 from mnemic.memory.runtime.resources import Provider
 from mnemic.memory.runtime.tracing import private_callbacks, private_callbacks_async
-from mnemic.state.errors import BlockedLoopError, ClosedError
 
 
 class PrivateTool(StructuredTool):
@@ -40,9 +38,8 @@ class PrivateTool(StructuredTool):
         **options: Any,
     ) -> Any:
         """Run the tool without tracing its contents, from another thread than that of the event loop."""
-        with suppress(BlockedLoopError, ClosedError):  # the tool's own answer is the refusal
-            config = _with_callbacks(config, private_callbacks(self._provide, ensure_config(config)))
-        return super().invoke(input, config, **options)
+        private = private_callbacks(self._provide, ensure_config(config))
+        return super().invoke(input, _with_callbacks(config, private), **options)
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None

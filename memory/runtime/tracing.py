@@ -1,7 +1,7 @@
 """Traces of our graphs and tools without their contents: tracers record names, times and token counts."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from functools import cache, partial
 from typing import Any, Generic, cast
 from uuid import UUID
@@ -89,14 +89,15 @@ _END = object()
 def private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> CallbackManager | None:
     """Return the callbacks of these configs with tracers that record no contents.
 
-    None if there is no such tracer, or if the settings show contents.
-
-    Raises:
-        BlockedLoopError: if the settings are those of an event loop that waits for the caller.
+    None if there is no such tracer, or if the settings show contents. Settings that cannot be read show none; the run
+    itself fails with the reason.
     """
     callbacks = get_callback_manager_for_config(merge_configs(*configs))
-    if not _has_tracer(callbacks) or provide.run(partial(_shows_contents, provide)):
+    if not _has_tracer(callbacks):
         return None
+    with suppress(MnemicError):
+        if provide.run(partial(_shows_contents, provide)):
+            return None
     _omit_contents(callbacks)
     return callbacks
 
@@ -104,8 +105,11 @@ def private_callbacks(provide: Provider, *configs: RunnableConfig | None) -> Cal
 async def private_callbacks_async(provide: Provider, *configs: RunnableConfig | None) -> AsyncCallbackManager | None:
     """Return the callbacks of a run on an event loop, as `private_callbacks`."""
     callbacks = get_async_callback_manager_for_config(merge_configs(*configs))
-    if not _has_tracer(callbacks) or await provide.run_async(partial(_shows_contents, provide)):
+    if not _has_tracer(callbacks):
         return None
+    with suppress(MnemicError):
+        if await provide.run_async(partial(_shows_contents, provide)):
+            return None
     _omit_contents(callbacks)
     return callbacks
 

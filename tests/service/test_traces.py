@@ -231,6 +231,21 @@ async def test_a_hosts_own_tracer_gets_the_contents_of_its_own_runs_alone(
     assert (CANARY in str(recall), CANARY in str(tool), CANARY in str(agent_run.inputs)) == (shown, shown, True)
 
 
+async def test_a_tool_that_does_not_reach_its_memory_is_private_too(clean_db: Clone, model: LoopbackModel) -> None:
+    tracer = HostTracer()
+    config: Any = {"callbacks": [tracer]}
+    query = {"name": "memory_query", "args": {"query": f"{CANARY} bees"}, "id": "call_1", "type": "tool_call"}
+    calls = {"messages": [AIMessage("", tool_calls=[query])]}
+    async with scripted_memory(clean_db, model) as memory:
+        agent_with_tools = host(memory.tools())
+        blocked = agent_with_tools.invoke(calls, config, context=FRIDAY)
+    closed = await agent_with_tools.ainvoke(calls, config, context=FRIDAY)
+
+    assert [turn["messages"][-1].status for turn in (blocked, closed)] == ["error", "error"]
+    tools = [run for agent_run in tracer.runs for node in agent_run.child_runs for run in node.child_runs]
+    assert [(run.name, CANARY in str(run)) for run in tools] == [("memory_query", False)] * 2
+
+
 @pytest.mark.parametrize("shown", [False, True])
 async def test_a_formation_by_a_method_is_one_run_within_the_hosts_and_private(
     clean_db: Clone, model: LoopbackModel, shown: bool
