@@ -17,7 +17,7 @@ from rich.text import Text
 
 from mnemic.memory.text.details import content_tokens
 from mnemic.memory.text.shape import clip_text, count_tokens
-from mnemic.service.cli.form import FormedSession, summary
+from mnemic.service.cli.form import FormedSession, runs_of, summary
 from mnemic.service.cli.options import AsJson, open_memory
 from mnemic.service.cli.talks import Question, Talks
 from mnemic.service.cli.terminal import (
@@ -168,10 +168,10 @@ def _describe(found: Demo, talks: Talks) -> Iterator[RenderableType]:
     yield from table(_told_rows(own, talks))
     yield from _heading("What changed: a fact that no longer holds is closed, not overwritten")
     yield from table(_change_rows(found.memories)) or ["nothing"]
-    living = [item for item in own if item.kind == "consolidation" and item.state == "active"]
-    if living:
+    consolidations = [item for item in own if item.kind == "consolidation" and item.state == "active"]
+    if consolidations:
         yield from _heading("What every prompt has: one text for each person, within a budget")
-        yield plain(_clipped(living[-1].content, _TEXT_CHARS))
+        yield plain(_clipped(consolidations[-1].content, _TEXT_CHARS))
     if found.answers:
         yield from _heading("Questions months later, and what the agent is given for its answer")
         for answer in found.answers[:_QUESTIONS]:
@@ -242,9 +242,10 @@ def _describe_answer(answer: Answer) -> Iterator[RenderableType]:
 
 
 def _costs(found: Demo, talks: Talks) -> Iterator[str]:
-    stored, *others = summary(found.sessions)
-    yield f"{stored.capitalize()}; {'; '.join(line for line in others if not line.startswith('models: '))}."
-    spent = spent_by(chain.from_iterable(session.runs for session in found.sessions))
+    runs = runs_of(found.sessions)
+    stored, *others = summary(runs)
+    yield f"{'; '.join([stored.capitalize(), *others])}."
+    spent = spent_by(runs)
     if spent:
         tokens_in, tokens_out = (sum(getattr(usage, name) for usage in spent) for name in _TOKENS)
         yield f"Forming took about {tokens_in:,} tokens in and {tokens_out:,} out of a model, once."

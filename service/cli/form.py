@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,7 +128,8 @@ async def form(files: Files, agent: Agent, user: User, group: Groups = None, as_
     lines = [f"{intake.read} messages read, {intake.accepted.total()} of them new, in {len(intake.accepted)} sessions"]
     if intake.malformed:
         lines.append(f"{intake.malformed} malformed lines were skipped")
-    report(document, [*lines, *summary(sessions)], as_json=as_json)
+    runs = runs_of(sessions)
+    report(document, [*lines, *summary(runs), *spent_line(spent_by(runs))], as_json=as_json)
     exit_if_wrong(intake.malformed or any(session.complaints() for session in sessions))
 
 
@@ -192,22 +194,23 @@ async def _store(memory: Mnemic, identity: Identity, held: dict[str, list[dict[s
     held.clear()
 
 
-def summary(sessions: Iterable[FormedSession]) -> Iterator[str]:
-    """Yield the counts of stored, superseded, repeated and refused memories, and the usage, over all sessions."""
-    runs: list[FormationResult] = []
+def runs_of(sessions: Iterable[FormedSession]) -> list[FormationResult]:
+    """Return the runs of all sessions."""
+    return list(chain.from_iterable(session.runs for session in sessions))
+
+
+def summary(runs: Sequence[FormationResult]) -> Iterator[str]:
+    """Yield the counts of stored, superseded, repeated and refused memories, over all runs."""
     stored = Counter[str]()
     superseded = repeated = 0
-    for session in sessions:
-        runs.extend(session.runs)
-        for run in session.runs:
-            stored.update(run.stored)
-            superseded += run.superseded
-            repeated += run.repeated
+    for run in runs:
+        stored.update(run.stored)
+        superseded += run.superseded
+        repeated += run.repeated
     counts = [f"{count} {kind}s" for kind, count in sorted(stored.items())]
     yield f"stored: {', '.join(counts) or 'nothing new'}"
     yield f"facts superseded: {superseded}, already known: {repeated}"
     yield from losses(runs)
-    yield from spent_line(spent_by(runs))
 
 
 #: Commands of this module, in the order of `mnemic --help`.
