@@ -39,13 +39,15 @@ Revision = Annotated[int, Field(ge=0, lt=2**63)]
 
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+#: Pydantic's codes of a field or argument that is missing.
+_MISSING = frozenset({"missing", "missing_argument", "missing_keyword_only_argument"})
 #: Plain reasons in place of pydantic's; pydantic quotes the caller's object in the first three.
 _REASONS = {
     **dict.fromkeys(("mapping_type", "iteration_error", "get_attribute_error"), "cannot be read"),
     "extra_forbidden": "there is no field of this name",
     "tuple_type": "must be a list",
     "literal_error": "use {expected}",
-    **dict.fromkeys(("missing", "missing_argument", "missing_keyword_only_argument"), "is missing"),
+    **dict.fromkeys(_MISSING, "is missing"),
     "unexpected_keyword_argument": "there is no argument of this name",
     "string_type": "must be text",
     "string_too_long": "has more than {max_length} characters",
@@ -126,7 +128,7 @@ def _argument_error(error: ValidationError, function: Callable[..., Any]) -> Inv
     """Return the error for the first argument that does not fit."""
     problem = error.errors(include_input=False, include_url=False)[0]
     cause = problem.get("ctx", {}).get("error")
-    is_missing = _REASONS.get(problem["type"]) == "is missing" and problem["loc"] == (_IDENTITY,)
+    is_missing = problem["type"] in _MISSING and problem["loc"] == (_IDENTITY,)
     if is_missing or isinstance(cause, MissingIdentityError):
         return MissingIdentityError(f"{_IDENTITY}: the first argument is an Identity(agent_id=..., user_id=...)")
     if isinstance(cause, InvalidInputError):  # an identity's own error already names its field
