@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 from langchain_core.tools import BaseTool
@@ -54,9 +54,6 @@ from mnemic.state.refinement import RefinementOutput
 from mnemic.state.results import Forgotten, FormationResult, RecallResult, RefinementResult
 from mnemic.state.settings import Settings
 from mnemic.tools.memory import make_tools
-
-if TYPE_CHECKING:  # only annotations need them
-    pass
 
 
 class Mnemic:

@@ -1,6 +1,6 @@
 """`Mnemic` for programs without an event loop: it runs on a loop in a thread of its own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -29,7 +29,7 @@ class _OnHomeLoop(Generic[Target]):
 
 
 def blocking(
-    method: Callable[Concatenate[Any, Parameters], Coroutine[Any, Any, Result] | Awaitable[Result]],
+    method: Callable[Concatenate[Any, Parameters], Awaitable[Result]],
 ) -> Callable[Concatenate[_OnHomeLoop[Any], Parameters], Result]:
     """Return a method that waits for an asynchronous one."""
 

@@ -206,11 +206,7 @@ def _row(memory: Memory) -> tuple[object, ...]:
     return day(memory.valid_from), lines, [text, plain(memory.id, "dim")]
 
 
-async def history(
-    memory_id: MemoryId,
-    person: PersonOptions,
-    as_json: AsJson = False,
-) -> None:
+async def history(memory_id: MemoryId, person: PersonOptions, as_json: AsJson = False) -> None:
     """Show every change of one memory."""
     async with open_memory() as memory:
         events = await memory.history.events(person.owner(), memory_id)

@@ -69,11 +69,7 @@ async def correct(
     report(done, [plain(correct_answer(done))], as_json=as_json)
 
 
-async def forget(
-    memory_id: MemoryId,
-    person: PersonOptions,
-    as_json: AsJson = False,
-) -> None:
+async def forget(memory_id: MemoryId, person: PersonOptions, as_json: AsJson = False) -> None:
     """Forget a memory of a person; `mnemic undo` reverses it."""
     async with open_memory() as memory:
         done = await memory.forget(person.owner(), memory_id)
