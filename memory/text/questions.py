@@ -5,14 +5,14 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from mnemic.memory.text.words import sentences
+from mnemic.memory.text.words import pattern, sentences
 
 _WORD = re.compile(r"\w+(?:'\w+)*")
 #: The end of a sentence after which a hasty writer goes on without a capital.
-_HASTY = re.compile(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
+_HASTY = pattern(r"(?<=\w{3}[.!…])\s+(?=[a-zß-ÿα-ωа-я])")
 
 #: Marks between clauses: the first clause of `I am vegan, what can I cook?` is a statement.
-_CLAUSE_END = re.compile(r"[,;:–—，、；：،]\W*\w")
+_CLAUSE_END = pattern(r"[,;:–—，、；：،]\W*\w")
 #: Maximum length of a plain clause, in words.
 _MAX_PLAIN_WORDS: Final = 12
 #: No clause of 12 words is longer. A stored message may have 32,000 characters, and each search reads many messages.
@@ -51,7 +51,7 @@ def spoken_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a message: a line break ends one, and none needs a capital."""
     for line in text.splitlines():
         for sentence in sentences(line):
-            yield from _HASTY.split(sentence)
+            yield from _HASTY().split(sentence)
 
 
 def is_question(sentence: str) -> bool:
@@ -92,7 +92,7 @@ def has_only_questions(text: str) -> bool:
 
 def is_plain(text: str) -> bool:
     """Return whether a text is one clause of at most 12 words without a number: such a question states nothing."""
-    if len(text) > _MAX_PLAIN_CHARS or _CLAUSE_END.search(text):
+    if len(text) > _MAX_PLAIN_CHARS or _CLAUSE_END().search(text):
         return False
     if any(char.isdigit() for char in text):
         return False

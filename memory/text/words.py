@@ -32,22 +32,22 @@ def is_common_word(word: str) -> bool:
     return False
 
 
+def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
+    """Return a function that compiles the pattern at its first call: large ones take 20 ms that an import need not."""
+    return cache(partial(re.compile, expression, flags))
+
+
 #: A word begins with a letter and may hold apostrophes; hyphens part words, so that `Berlin-based` shows `Berlin`.
 WORD = re.compile(r"(?<!\w)[^\W\d_]\w*(?:['’]\w+)*")
 #: Between two words: the end of a sentence, a line end, or an opening quotation mark.
-_NEW_SENTENCE = re.compile(r"""[.!?…:]["'”’»)\]]*+\s|[。！？\n]|(?:^|\s)["“«]$""")
-_SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|$)|[。！？]++""")
+_NEW_SENTENCE = pattern(r"""[.!?…:]["'”’»)\]]*+\s|[。！？\n]|(?:^|\s)["“«]$""")
+_SENTENCE_END = pattern(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s|$)|[。！？]++""")
 #: Quotations. No pattern may cross its own opening mark, which keeps unclosed ones linear.
 QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|«([^«»]*)»|`([^`\n]*)`|(?<!\w)'([^'\n]*)'(?!\w)|‘([^‘\n]*?)’(?!\w)")
 #: A full stop after these ends no sentence; neither does one after a single letter or after `no` before a number.
 _ABBREVIATIONS = word_set(
     "dr mr mrs ms prof st vs approx inc ltd co corp jr sr fig dept est ca cf e.g i.e a.m p.m u.s u.k"
 )
-
-
-def pattern(expression: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
-    """Return a function that compiles the pattern at its first call: large ones take 20 ms that an import need not."""
-    return cache(partial(re.compile, expression, flags))
 
 
 def caseless(expression: str) -> Callable[[str], Iterator[re.Match[str]]]:
@@ -76,7 +76,7 @@ def words(text: str) -> list[Word]:
     end = 0
     for match in WORD.finditer(text):
         between = text[end : match.start()]
-        initial = not in_order or (between != " " and _NEW_SENTENCE.search(between) is not None)
+        initial = not in_order or (between != " " and _NEW_SENTENCE().search(between) is not None)
         in_order.append(Word(match.group(), match.start(), initial))
         end = match.end()
     return in_order
@@ -119,7 +119,7 @@ def _ends_sentence(text: str, end: re.Match[str]) -> bool:
 def sentence_ends(text: str) -> list[int]:
     """Return the end of each sentence; the last one is the end of the text. In doubt, as after `Dr.`, none ends."""
     ends: list[int] = []
-    for match in _SENTENCE_END.finditer(text):
+    for match in _SENTENCE_END().finditer(text):
         if _ends_sentence(text, match):
             ends.append(match.end())
     if not ends or text[ends[-1] :].strip():
