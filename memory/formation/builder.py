@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.formation.grounding import (
@@ -57,8 +57,7 @@ _FROM_ATTACHMENT: Final = "from_attachment"
 _WIDEST_FIRST: Final[tuple[Scope, ...]] = ("agent", "group", "user", "session")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuilderContext:
+class BuilderContext(NamedTuple):
     """Values that all answers of one step share."""
 
     resolver: ScopeResolver
@@ -70,8 +69,7 @@ class BuilderContext:
     existing: Sequence[Memory | NewMemory]
 
 
-@dataclass(frozen=True)
-class _Origin:
+class _Origin(NamedTuple):
     """Messages that a draft cites, and the owner whose memory it becomes without sharing."""
 
     sources: Sequence[Message]

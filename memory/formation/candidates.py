@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from math import fsum, log, sqrt
 from operator import mul
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.formation.extraction import scope_resolver
@@ -205,8 +205,7 @@ def _as_stored(fact: NewMemory, place: int, similarity: float) -> SimilarFact:
     )
 
 
-@dataclass(frozen=True)
-class SelectionLimits:
+class SelectionLimits(NamedTuple):
     """Limits of the candidates in a prompt."""
 
     #: Band of the embedder from which two facts are related.
@@ -293,8 +292,7 @@ class _WordLikeness:
         return fsum(self._weights[word] for word in words)
 
 
-@dataclass(frozen=True)
-class NumberedFact:
+class NumberedFact(NamedTuple):
     """A new fact that needs a decision, with the stored facts that a decision may name, by their numbers."""
 
     fact: NewMemory

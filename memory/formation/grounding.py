@@ -5,7 +5,7 @@ In doubt a draft passes: a wrong detail can be corrected, but a refused fact can
 
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from mnemic.memory.text.details import content_tokens, details, find_dates, find_numbers
@@ -99,8 +99,7 @@ def _author_tokens(batch: Iterable[Message]) -> frozenset[str]:
     return content_tokens(" ".join({message.author for message in batch}), 1)
 
 
-@dataclass(frozen=True)
-class Attachments:
+class Attachments(NamedTuple):
     """Tokens of attached text, and of text that counts as typed; read once for all drafts."""
 
     messages: frozenset[UUID] = frozenset()

@@ -1,10 +1,10 @@
 """Intake of a formation: when pending messages are due, how many of them a run takes, and how much it may form."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.runtime.graph import formation_lease, release_lease_on_error
@@ -95,8 +95,7 @@ async def _take_turn(resources: Resources, identity: Identity, lease: Lease, *, 
     return replace(run, max_facts=facts_of_turn(run.batch, settings), max_writes=max_writes)
 
 
-@dataclass(frozen=True)
-class _Intake:
+class _Intake(NamedTuple):
     """Conditions under which a run takes up messages."""
 
     settings: Settings

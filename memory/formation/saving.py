@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.formation.builder import added_counts, ids_of, most_important, without_dropped
@@ -30,8 +30,7 @@ from mnemic.storage.transaction import ScopedTransaction
 _MAX_JOINED_CHARS: Final = 1200
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Plan(NamedTuple):
     """Rows that a run is going to write, as far as they are known before its transaction."""
 
     memories: Sequence[NewMemory]
@@ -44,8 +43,7 @@ class _Plan:
     over_limit: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Indexed:
+class _Indexed(NamedTuple):
     """Vectors of a plan's memories and messages, and the resources with the embedder that made them."""
 
     resources: Resources
@@ -53,8 +51,7 @@ class _Indexed:
     texts: Sequence[IndexedText]
 
 
-@dataclass(frozen=True)
-class _Inserted:
+class _Inserted(NamedTuple):
     """Memories of a plan: those that are stored now, and those that an active duplicate kept out."""
 
     stored: Sequence[NewMemory]

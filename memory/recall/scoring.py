@@ -8,7 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from mnemic.memory.text.questions import (
@@ -41,8 +41,7 @@ _USUAL_IMPORTANCE: Final = 2
 _AFTER_SIMILARITIES: Final = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankingContext:
+class RankingContext(NamedTuple):
     """People of a question, and limits of its results."""
 
     #: Words that may be names: capitalised within a sentence, or not common; the name of the user if the question has
@@ -228,8 +227,7 @@ def _boost_related(front: Iterable[_Scored], links: Links, scored_ids: Set[UUID]
 # -- messages and the facts formed from them
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Share:
+class _Share(NamedTuple):
     """Score of a candidate as one of the wordings of a message: the message itself, or a fact formed from it."""
 
     #: Whether a better wording makes it redundant.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -42,8 +42,7 @@ class Searched(NamedTuple):
     has_vector: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class VisibleSearch:
+class VisibleSearch(NamedTuple):
     """One search of the memories that an identity may read."""
 
     resources: Resources

@@ -1,7 +1,7 @@
 """Scope keys of new memories: the owner's own, or a group's or the agent's if the rules of sharing allow it. Pure."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from mnemic.memory.text.proof import Proof, find_proof, shared_wording
@@ -23,8 +23,7 @@ class Place(NamedTuple):
     not_shared: NotShared | None = None
 
 
-@dataclass(frozen=True)
-class ScopeResolver:
+class ScopeResolver(NamedTuple):
     """Rules that choose the scope key of each draft of a batch."""
 
     batch: Sequence[Message]

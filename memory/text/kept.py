@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import NamedTuple
 
@@ -87,8 +86,7 @@ def compared_details(sources: Sequence[str], text: str, since: Sequence[datetime
     return list(rows.values())
 
 
-@dataclass(frozen=True)
-class _Comparison:
+class _Comparison(NamedTuple):
     """The details of a text, in the forms in which a source may have them."""
 
     folded: str

@@ -1,7 +1,6 @@
 """Measure the share of its sources that a rewritten text keeps, in the same language or another one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from mnemic.memory.text.details import details, find_numbers
@@ -62,8 +61,7 @@ def retention(sources: Sequence[str], text: str, ended: Sequence[str] = ()) -> R
     return Retention(1 - len(missing) / counted, counted, tuple(missing))
 
 
-@dataclass(frozen=True)
-class _Rules:
+class _Rules(NamedTuple):
     """Rules that decide which details of the sources a text must keep."""
 
     #: Details of outdated texts, casefolded.

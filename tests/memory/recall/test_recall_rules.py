@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ def numbers(found: Sequence[SearchResult]) -> list[int]:
 
 
 def rank(candidates: Sequence[Candidate], links: Links | None = None, **changes: Any) -> list[SearchResult]:
-    return ranked(candidates, links or {}, replace(PLAINLY, **changes), WEIGHTS)
+    return ranked(candidates, links or {}, PLAINLY._replace(**changes), WEIGHTS)
 
 
 def test_ties_go_by_the_raw_cosine_before_the_id() -> None:
