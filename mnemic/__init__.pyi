@@ -18,9 +18,9 @@ from mnemic.state.errors import MnemicError as MnemicError
 from mnemic.state.events import ContextSize as ContextSize
 from mnemic.state.events import Count as Count
 from mnemic.state.events import Stats as Stats
-from mnemic.state.formation import Corrected as Corrected
-from mnemic.state.formation import ExplicitScope as ExplicitScope
-from mnemic.state.formation import Remembered as Remembered
+from mnemic.state.explicit import Corrected as Corrected
+from mnemic.state.explicit import ExplicitScope as ExplicitScope
+from mnemic.state.explicit import Remembered as Remembered
 from mnemic.state.formation import SimilarFact as SimilarFact
 from mnemic.state.governance import AuditProblem as AuditProblem
 from mnemic.state.governance import Concerned as Concerned

@@ -37,14 +37,7 @@ from mnemic.service.own_thread import in_own_thread, without_await
 from mnemic.service.usage import UsageReports
 from mnemic.state.checking import AnyId, Limit, Revision, Time, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.formation import (
-    Corrected,
-    ExplicitScope,
-    ProcedureRequest,
-    Remembered,
-    RememberRequest,
-    UpdateRequest,
-)
+from mnemic.state.explicit import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest, UpdateRequest
 from mnemic.state.graphs import FormationInput, Lease, RecallInput, SearchMode
 from mnemic.state.identity import AnyIdentity, HostId, Identity, Scope
 from mnemic.state.kinds import KINDS, ExplicitKind, Kind, SearchType

@@ -25,7 +25,7 @@ MAX_DIMENSIONS = 1024
 class ModelPrice(BaseModel, metaclass=OwnNames):
     """US dollars for a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)]

@@ -6,11 +6,11 @@ The caller owns the transaction and has begun an operation for writes.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from mnemic.state.errors import ConcurrentChangeError
-from mnemic.state.formation import ExactDuplicate, SimilarFact, UpdateRequest
+from mnemic.state.formation import ExactDuplicate, SimilarFact
 from mnemic.state.kinds import CONTEXT_KINDS, SEARCHED_KINDS, Kind
 from mnemic.state.records import (
     ContextPart,
@@ -24,7 +24,6 @@ from mnemic.state.records import (
     Unabsorbed,
     WordCounts,
 )
-from mnemic.state.refinement import LedgerEntry
 from mnemic.state.times import offset_minutes
 from mnemic.storage.transaction import (
     ScopedTransaction,
@@ -34,6 +33,10 @@ from mnemic.storage.transaction import (
     load_statements,
     with_parts,
 )
+
+if TYPE_CHECKING:  # records of features that importing the graphs of recall and formation does not need
+    from mnemic.state.explicit import UpdateRequest
+    from mnemic.state.refinement import LedgerEntry
 
 _SQL = load_statements("memories")
 _CONTEXT, _CONTEXT_AND_WORDS = with_parts(_SQL["read_context"]), with_parts(_SQL["read_context"], "words")
@@ -160,7 +163,9 @@ async def read_absorbed(tx: ScopedTransaction, consolidation_id: UUID) -> list[M
     return await tx.rows(Memory, _SQL["read_absorbed"], {"id": consolidation_id})
 
 
-async def rewrite(tx: ScopedTransaction, old: Memory | LedgerEntry, content: str, *, draft: str | None = None) -> None:
+async def rewrite(
+    tx: ScopedTransaction, old: "Memory | LedgerEntry", content: str, *, draft: str | None = None
+) -> None:
     """Replace the content of an active context memory.
 
     Args:
@@ -342,7 +347,7 @@ async def make_private(tx: ScopedTransaction, memory_id: UUID) -> None:
     await tx.execute(_SQL["make_private"], {"id": memory_id})
 
 
-async def update(tx: ScopedTransaction, memory: Memory, request: UpdateRequest) -> None:
+async def update(tx: ScopedTransaction, memory: Memory, request: "UpdateRequest") -> None:
     """Change the pin, tags, importance or end of validity of a memory.
 
     Raises:
@@ -362,7 +367,7 @@ async def allow_categories(tx: ScopedTransaction, categories: Sequence[str] | No
     await tx.execute(_SQL["allow_categories"], {"categories": listed})
 
 
-async def forget(tx: ScopedTransaction, memory: Memory | LedgerEntry) -> None:
+async def forget(tx: ScopedTransaction, memory: "Memory | LedgerEntry") -> None:
     """Soft-delete a memory, and remove from search the source messages without another active memory.
 
     Raises:

@@ -21,7 +21,7 @@ from mnemic.memory.runtime.resources import Provider
 from mnemic.prompts.explicit import tools
 from mnemic.prompts.explicit.tools import CategoryChoices
 from mnemic.prompts.tool_calls import ToolPrompt
-from mnemic.state.formation import ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.explicit import ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import SUPERVISOR
 from mnemic.state.query import MemoryQuery
 from mnemic.state.records import Message, SearchResult

@@ -25,7 +25,7 @@ from mnemic.memory.text.sharing import ShareRequest
 from mnemic.prompts.explicit import refusals
 from mnemic.state.checking import validate
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotCorrectedError, RefusedCallError
-from mnemic.state.formation import Corrected, ProcedureRequest
+from mnemic.state.explicit import Corrected, ProcedureRequest
 from mnemic.state.identity import Identity, is_shared, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS
 from mnemic.state.records import Memory, NewMemory, Supersession

@@ -19,14 +19,8 @@ from mnemic.memory.text.sharing import ShareRequest, is_typed
 from mnemic.models.embedders.vectors import Vector
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import CategoryRefusedError, InvalidInputError, NotRememberedError
-from mnemic.state.formation import (
-    ExplicitScope,
-    NotShared,
-    ProcedureRequest,
-    Remembered,
-    RememberRequest,
-    SimilarFact,
-)
+from mnemic.state.explicit import ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.formation import NotShared, SimilarFact
 from mnemic.state.identity import Identity, display_name, scope_key, split_scope_key
 from mnemic.state.kinds import CONTEXT_KINDS, INDEXED_KINDS, Kind
 from mnemic.state.records import Message, NewMemory

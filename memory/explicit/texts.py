@@ -9,7 +9,7 @@ from mnemic.memory.text.writing import check_text, is_data
 from mnemic.prompts.explicit import refusals
 from mnemic.prompts.explicit.tools import PROBLEMS
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.formation import ProcedureRequest
+from mnemic.state.explicit import ProcedureRequest
 from mnemic.state.kinds import Kind
 
 #: A core memory is as long as a reflection at most, since it is in every prompt.

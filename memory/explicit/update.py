@@ -8,7 +8,7 @@ from mnemic.memory.runtime.resources import Resources
 from mnemic.memory.text.shape import clean_text, is_blank
 from mnemic.prompts.explicit import refusals
 from mnemic.state.errors import InvalidInputError, NotUpdatedError
-from mnemic.state.formation import UpdateRequest
+from mnemic.state.explicit import UpdateRequest
 from mnemic.state.identity import Identity, is_shared
 from mnemic.state.kinds import RETAINED_STATES
 from mnemic.state.records import CANDIDATE, Memory

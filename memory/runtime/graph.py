@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -28,15 +28,17 @@ from mnemic.state.events import EventNode
 from mnemic.state.graphs import ConsolidationState, FormationState, Lease
 from mnemic.state.identity import Identity, scope_key, to_identity
 from mnemic.state.kinds import LeasedWork
-from mnemic.state.refinement import RefinementState
 from mnemic.storage import leases
 from mnemic.storage.leases import Failure
+
+if TYPE_CHECKING:  # a graph that the others need not import
+    from mnemic.state.refinement import RefinementState
 
 State = TypeVar("State")
 #: The next node, or the calls of the next node.
 Route = TypeVar("Route", bound="str | list[Send]")
 #: The channels of graphs that work under a lease.
-Leased = TypeVar("Leased", FormationState, ConsolidationState, RefinementState)
+Leased = TypeVar("Leased", FormationState, ConsolidationState, "RefinementState")
 Graph = TypeVar("Graph", bound=Pregel[Any, Any, Any, Any])
 
 

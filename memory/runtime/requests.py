@@ -29,10 +29,13 @@ def load_requests(path: Path | None = None) -> tuple[Phrase, ...]:
     """
     from mnemic.memory.runtime.plain_yaml import read_settings  # 10 ms, which importing the graphs need not take
 
+    class File(RootModel[dict[str, tuple[Annotated[Phrase, PlainValidator(_phrase)], ...]]]):
+        model_config = ConfigDict(hide_input_in_errors=True)
+
     packaged = resources.files("mnemic.memory.runtime").joinpath("requests.yaml")
-    by_language = read_settings(packaged, _File, _NAME).root
+    by_language = read_settings(packaged, File, _NAME).root
     if path is not None:
-        by_language = {**by_language, **read_settings(path, _File, _NAME).root}
+        by_language = {**by_language, **read_settings(path, File, _NAME).root}
     phrases: list[Phrase] = []
     for phrases_of_language in by_language.values():
         phrases += phrases_of_language
@@ -61,7 +64,3 @@ def _options(written: str) -> frozenset[str]:
             raise ValueError("must consist of words, `/` between alternatives of a word, and `...`")
         options.add(words[0])
     return frozenset(options)
-
-
-class _File(RootModel[dict[str, tuple[Annotated[Phrase, PlainValidator(_phrase)], ...]]]):
-    model_config = ConfigDict(hide_input_in_errors=True, defer_build=True)

@@ -12,7 +12,7 @@ from mnemic.prompts.conversation import signature_of_others, single_line
 from mnemic.prompts.recall.memory_context import PREAMBLE
 from mnemic.prompts.tool_calls import Arguments, Part, ToolPrompt, described
 from mnemic.state.checking import WHOLE_CHARACTERS
-from mnemic.state.formation import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest
+from mnemic.state.explicit import Corrected, ExplicitScope, ProcedureRequest, Remembered, RememberRequest
 from mnemic.state.identity import split_scope_key
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.times import long_date

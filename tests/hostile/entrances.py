@@ -19,7 +19,7 @@ from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.usage import UsageReports
 from mnemic.state.errors import InvalidInputError
-from mnemic.state.formation import ProcedureRequest, RememberRequest
+from mnemic.state.explicit import ProcedureRequest, RememberRequest
 from mnemic.state.kinds import KINDS
 from mnemic.state.query import MemoryFilters, MemoryQuery
 from mnemic.state.records import ScopeChanges

@@ -13,7 +13,8 @@ from mnemic.prompts.background.propagate import PropagateInput
 from mnemic.prompts.explicit.tools import remember_answer
 from mnemic.prompts.refinement.refine import render_ledger
 from mnemic.service.memory import Mnemic
-from mnemic.state.formation import Remembered, SimilarFact
+from mnemic.state.explicit import Remembered
+from mnemic.state.formation import SimilarFact
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory, NewMemory

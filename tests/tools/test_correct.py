@@ -15,7 +15,7 @@ from mnemic.state.errors import (
     NotCorrectedError,
     RefusedCallError,
 )
-from mnemic.state.formation import Corrected
+from mnemic.state.explicit import Corrected
 from mnemic.state.identity import Identity
 from mnemic.state.kinds import Kind
 from mnemic.state.records import Memory

@@ -10,7 +10,7 @@ import pytest
 
 from mnemic.service.memory import Mnemic
 from mnemic.state.errors import CategoryRefusedError, EmbeddingError, InvalidInputError
-from mnemic.state.formation import Remembered
+from mnemic.state.explicit import Remembered
 from mnemic.state.identity import Identity
 from mnemic.state.records import Memory
 from mnemic.storage import memories
