@@ -263,12 +263,12 @@ def nearest(name: str, names: Collection[str], *, prefix: str = "") -> str:
     return f"; the nearest is {prefix}{close[0]}"
 
 
-def suggestion(name: str, names: Collection[str]) -> str:
-    """Return `; did you mean NAME?` if one of the names is close to this one, else the list of all names."""
+def suggestion(name: str, names: Collection[str], *, note: str = "") -> str:
+    """Return `; did you mean NAME?` if one of the names is close to this one, else the list of all names and a note."""
     close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f", only {', '.join(names)}"
+    return f", only {', '.join(names)}{note}"
 
 
 #: Prefix of the environment's variables.

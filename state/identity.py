@@ -164,14 +164,9 @@ def require_known_fields(names: Iterable[object]) -> None:
     for name in names:
         if name not in Identity.model_fields:
             unknown = field_name(name if isinstance(name, str) else "")
-            raise InvalidInputError(f"{unknown}: an identity has no field of this name{_hint(unknown)}")
-
-
-def _hint(unknown: str) -> str:
-    hint = suggestion(unknown, Identity.model_fields)
-    if hint.endswith("?"):
-        return hint
-    return f"{hint}; a context that has more is an object, such as a dataclass"
+            note = "; a context that has more is an object, such as a dataclass"
+            hint = suggestion(unknown, Identity.model_fields, note=note)
+            raise InvalidInputError(f"{unknown}: an identity has no field of this name{hint}")
 
 
 def to_identity(context: object) -> Identity:
