@@ -31,7 +31,7 @@ from mnemic.service.graphs import Graphs
 from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
-from mnemic.service.memory_opening import open as open_memory
+from mnemic.service.memory_opening import open_memory
 from mnemic.service.opening import made_when_opened
 from mnemic.service.own_thread import in_own_thread, without_await
 from mnemic.service.usage import UsageReports

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the class needs this module, and only annotations need the 
 
 
 @opening("Mnemic")
-async def open(  # noqa: A001 - the name of the method
+async def open_memory(
     *,
     database_url: str | SecretStr | None = None,
     fast_model: "str | BaseChatModel | None" = None,

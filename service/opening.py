@@ -61,7 +61,7 @@ def opening(
         def opened(*args: Parameters.args, **kwargs: Parameters.kwargs) -> AbstractAsyncContextManager[Opened]:
             return _AsyncOpening(make(*args, **kwargs), owner)
 
-        opened.__qualname__ = f"{owner}.open"
+        opened.__name__, opened.__qualname__ = "open", f"{owner}.open"
         return opened
 
     return decorate

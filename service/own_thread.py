@@ -23,19 +23,19 @@ Result = TypeVar("Result")
 
 
 def in_own_thread(
-    open: Callable[Parameters, AbstractAsyncContextManager[Opened]],  # noqa: A002 - the method that it opens with
+    open_async: Callable[Parameters, AbstractAsyncContextManager[Opened]],
     wrap: Callable[[Opened], Result],
 ) -> Callable[Parameters, AbstractContextManager[Result]]:
     """Return a function that opens the same on an event loop in a thread of its own.
 
     Args:
-        open: opens the asynchronous object.
+        open_async: opens the asynchronous object.
         wrap: returns the synchronous object for it.
     """
 
-    @wraps(open)
+    @wraps(open_async)
     def open_sync(*args: Parameters.args, **kwargs: Parameters.kwargs) -> AbstractContextManager[Result]:
-        return _OwnThread(open(*args, **kwargs), wrap, open.__qualname__)
+        return _OwnThread(open_async(*args, **kwargs), wrap, open_async.__qualname__)
 
     return open_sync
 
