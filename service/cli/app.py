@@ -1,6 +1,5 @@
 """All commands by their modules, and the commands `doctor`, `db` and `token`."""
 
-import asyncio
 import io
 import sys
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from mnemic.service.cli.terminal import blocking, exit_if_wrong, plain, report, 
 from mnemic.service.server.auth_tokens import new_token
 from mnemic.state.errors import ConfigurationError
 from mnemic.state.settings import Settings
+from mnemic.state.worker_threads import in_thread
 from mnemic.storage.doctor import check, check_vectors
 from mnemic.storage.opening import dump_database, open_database, set_up_database
 
@@ -48,7 +48,7 @@ async def doctor(with_models: Models = False, as_json: AsJson = False) -> None:
     async with open_database(settings, sound=False) as database:  # every other command refuses a broken database
         findings = await check(database)
         if all(finding.ok for finding in findings):
-            embedder = await asyncio.to_thread(make_embedder, settings)
+            embedder = await in_thread(make_embedder, settings)
             findings.append(await check_vectors(database, embedder.name))
     trials: list[Tried] = []
     if with_models:
