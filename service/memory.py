@@ -32,8 +32,8 @@ from mnemic.service.hosts.middleware import MemoryMiddleware, TurnOptions
 from mnemic.service.hosts.nodes import HostNodes
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.memory_opening import open_memory
-from mnemic.service.opening import made_when_opened
-from mnemic.service.own_thread import in_own_thread, without_await
+from mnemic.service.opening import require_opened
+from mnemic.service.own_thread import in_own_thread, to_sync_memory
 from mnemic.service.usage import UsageReports
 from mnemic.state.checking import AnyId, Limit, Revision, Time, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
@@ -67,7 +67,7 @@ class Mnemic:
         resources: settings, database and models; used by the server, the command line and the middleware.
     """
 
-    @made_when_opened(Resources)
+    @require_opened(Resources)
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self._provide = Provider.of(resources)
@@ -88,7 +88,7 @@ class Mnemic:
         return self.resources.settings
 
     open = staticmethod(open_memory)
-    open_sync = staticmethod(in_own_thread(open_memory, without_await))
+    open_sync = staticmethod(in_own_thread(open_memory, to_sync_memory))
 
     @check_arguments
     async def recall(

@@ -11,7 +11,7 @@ Opened = TypeVar("Opened")
 Instance = TypeVar("Instance")
 
 
-def right_ways(owner: str) -> str:
+def opening_statements(owner: str) -> str:
     """Return the two statements that open an object.
 
     Args:
@@ -37,7 +37,7 @@ class _AsyncOpening(AbstractAsyncContextManager[Opened]):
         return await self._opening.__aexit__(kind, error, frames)
 
     def __enter__(self) -> NoReturn:
-        raise TypeError(f"a `with` statement cannot open this: {right_ways(self._owner)}")
+        raise TypeError(f"a `with` statement cannot open this: {opening_statements(self._owner)}")
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: a `with` statement looks for this method before it calls `__enter__`."""
@@ -67,7 +67,7 @@ def opening(
     return decorate
 
 
-def made_when_opened(
+def require_opened(
     kind: type,
 ) -> Callable[[Callable[Concatenate[Instance, Parameters], None]], Callable[Concatenate[Instance, Parameters], None]]:
     """Refuse to make an object by its class, unless its first argument comes from opening it.
@@ -83,7 +83,7 @@ def made_when_opened(
         def make(self: Instance, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
             arguments: tuple[Any, ...] = args
             if not arguments or not isinstance(arguments[0], kind):
-                raise TypeError(right_ways(init.__qualname__))
+                raise TypeError(opening_statements(init.__qualname__))
             init(self, *args, **kwargs)
 
         return make

@@ -9,7 +9,7 @@ from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, ParamSpec, TypeVar
 
-from mnemic.service.opening import right_ways
+from mnemic.service.opening import opening_statements
 from mnemic.storage.home_loop import OwnProcess
 
 if TYPE_CHECKING:  # both need this module
@@ -40,14 +40,14 @@ def in_own_thread(
     return open_sync
 
 
-def without_await(memory: "Mnemic") -> "SyncMnemic":
+def to_sync_memory(memory: "Mnemic") -> "SyncMnemic":
     """Return the same memory with methods that wait for it."""
     from mnemic.service.sync import SyncMnemic
 
     return SyncMnemic(memory)
 
 
-def blind_without_await(administration: "Administration") -> "SyncAdministration":
+def to_sync_administration(administration: "Administration") -> "SyncAdministration":
     """Return the same administration with methods that wait for it."""
     from mnemic.service.sync import SyncAdministration
 
@@ -96,7 +96,7 @@ class _OwnThread(AbstractContextManager[Result], Generic[Opened, Result]):
             raise self._failure
 
     def __aenter__(self) -> NoReturn:
-        raise TypeError(f"an `async with` statement cannot open this: {right_ways(self._owner)}")
+        raise TypeError(f"an `async with` statement cannot open this: {opening_statements(self._owner)}")
 
     async def __aexit__(self, *_: object) -> None:
         """Do nothing: an `async with` statement looks for this method before it calls `__aenter__`."""

@@ -10,7 +10,7 @@ from mnemic.service.governance.history import BlindHistory, History
 from mnemic.service.governance.privacy import Privacy
 from mnemic.service.hosts.threads import Threads
 from mnemic.service.memory import Mnemic
-from mnemic.service.opening import made_when_opened
+from mnemic.service.opening import require_opened
 from mnemic.service.usage import UsageReports
 from mnemic.state.settings import Settings
 from mnemic.storage.home_loop import HomeLoop
@@ -156,7 +156,7 @@ class SyncMnemic(_OnHomeLoop[Mnemic]):
         nodes: nodes for a host's own graph.
     """
 
-    @made_when_opened(Mnemic)
+    @require_opened(Mnemic)
     def __init__(self, memory: Mnemic) -> None:
         home = memory.resources.database.home
         super().__init__(memory, home)
@@ -207,7 +207,7 @@ class SyncAdministration(_OnHomeLoop[Administration]):
         history: operations, their rollback, and past states.
     """
 
-    @made_when_opened(Administration)
+    @require_opened(Administration)
     def __init__(self, administration: Administration) -> None:
         home = administration._database.home
         super().__init__(administration, home)

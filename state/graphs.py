@@ -32,8 +32,8 @@ Degraded = Literal["text_only", "no_memory", "busy"]
 #: `auto`: heuristics decide on a search; `always`: requested, or the agent is unsure; `never`: no search.
 SearchMode = Literal["auto", "always", "never"]
 #: `asked`: by `search="always"`; `phrase`: the message requests it; `own_question`: it is about the user's own affairs;
-#: `past_question`: it is about the past; `known_word`: it has a name or telling word that the memory has;
-#: `follow_up`: it leans on the message before.
+#: `past_question`: it is about the past; `known_word`: it has a name or a rare word of a memory; `follow_up`: it
+#: continues the message before.
 SearchReason = Literal["asked", "phrase", "own_question", "past_question", "known_word", "follow_up"]
 #: Reason why the text of a consolidation is refused.
 RefusedText = Literal["too_long", "empty", "degenerate", "stale", "lossy"]

@@ -10,8 +10,8 @@ from mnemic.memory.governance import audit, retention, rollback
 from mnemic.memory.governance.chain import Anchor, Anchors
 from mnemic.memory.runtime.principal import Principal
 from mnemic.service.governance.history import BlindHistory
-from mnemic.service.opening import made_when_opened, opening
-from mnemic.service.own_thread import blind_without_await, in_own_thread
+from mnemic.service.opening import opening, require_opened
+from mnemic.service.own_thread import in_own_thread, to_sync_administration
 from mnemic.state.checking import AnyId, Limit, check_arguments, to_uuid, validate
 from mnemic.state.errors import InvalidInputError
 from mnemic.state.governance import AuditProblem, Rollback, RollbackOptions
@@ -33,7 +33,7 @@ class Administration:
         history: operations, their rollback, and past states.
     """
 
-    @made_when_opened(Database)
+    @require_opened(Database)
     def __init__(self, database: Database, settings: Settings, actor: str) -> None:
         self._database = database
         self._settings = settings
@@ -68,7 +68,7 @@ class Administration:
         async with open_database(chosen, login=ADMINISTRATION) as database:
             yield Administration(database, chosen, name)
 
-    open_sync = staticmethod(in_own_thread(open, blind_without_await))  # noqa: A003 - the method above
+    open_sync = staticmethod(in_own_thread(open, to_sync_administration))  # noqa: A003 - the method above
 
     @check_arguments
     async def refinements(self, identity: AnyIdentity, *, limit: Limit = 100) -> list[Refinement]:
